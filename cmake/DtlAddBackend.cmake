@@ -153,7 +153,7 @@ macro(dtl_describe_backend)
 name = \"${arg_NAME}\"
 file = \"$<TARGET_FILE_NAME:${target}>\"
 kind = \"${dtl_kind}\"
-${dtl_entry}abi = [1, ${dtl_abi}]
+${dtl_entry}abi = [2, ${dtl_abi}]
 components = [${dtl_COMPONENTS}]
 environments = [${dtl_ENVIRONMENTS}]
 priority = ${arg_PRIORITY}

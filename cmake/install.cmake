@@ -33,8 +33,8 @@ configure_file(cmake/dtlTargets.cmake.in "${dtl_generated}/dtlTargets.cmake" @ON
 # 0.x: a minor version may change the interface.
 write_basic_package_version_file("${dtl_generated}/dtlConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 
-install(FILES "${CMAKE_CURRENT_SOURCE_DIR}/include/dtl.h" "${CMAKE_CURRENT_SOURCE_DIR}/include/dtl.hpp"
-              "${CMAKE_CURRENT_SOURCE_DIR}/include/dtl_kernel.h"
+install(FILES include/dtl.h include/dtl_backend.h include/dtl_rdma.h include/dtl_select.h include/dtl.hpp
+              include/dtl_kernel.h
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/include/dtl" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(PROGRAMS "${DTL_SHARED_FILE}" DESTINATION "${CMAKE_INSTALL_LIBDIR}")

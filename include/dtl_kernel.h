@@ -10,7 +10,7 @@
  *
  * A kernel has one to 16 arguments, each written (type, name). char, short, int, long and their unsigned forms have 8, 16,
  * 32 and 64 bits everywhere. Pointers to memory of the device have DTL_GLOBAL. A name begins in no other kernel or function.
- * Types of OpenCL C and CUDA (half, uint, float4 …) are no names for variables.
+ * Types of OpenCL C and CUDA (half, uint, float4 ...) are no names for variables.
  *
  * Threads that meet. On the host the threads of a block run one after another, so nothing can wait in the middle of one.
  * A kernel whose threads meet is a DTL_BLOCK_KERNEL. Its body is code of the whole block, the same for all its threads;
@@ -221,7 +221,7 @@ static inline __attribute__((unused)) void dtl_free_(void *of)
 #define DTL_MINE(name) name
 #endif
 
-/* f(0, first), f(1, second), … of up to 16 arguments. */
+/* f(0, first), f(1, second), ... of up to 16 arguments. */
 #define DTL_PARAMETER__(type, name) type name
 /* What is not written (type, name) becomes two words that no compiler takes, and each shows. */
 #define DTL_each_is_type_name(type, name) 1

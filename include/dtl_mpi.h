@@ -3,7 +3,7 @@
  * The part that knows MPI is one C file, dtl_mpi.c, which your project compiles with your MPI: the
  * library itself is linked to none and so fits all. In CMake:
  *
- *     find_package(dtl 0.1 REQUIRED COMPONENTS MPI)      # wants find_package(MPI COMPONENTS C) to work
+ *     find_package(dtl 0.2 REQUIRED COMPONENTS MPI)      # wants find_package(MPI COMPONENTS C) to work
  *     target_link_libraries(program PRIVATE dtl::mpi)    # brings dtl::dtl along
  *
  * Without CMake: mpicc program.c <prefix>/share/dtl/dtl_mpi.c $(pkg-config --cflags --libs libdtl).

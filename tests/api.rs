@@ -1,5 +1,5 @@
-//! The description of the interface, `include/dtl-api.json`: it keeps its schema, it is complete, and
-//! two C compilers agree with it.
+//! The headers of C and their description, `include/dtl-api.json`: the description keeps its schema,
+//! it is complete, and two C compilers agree with it; the headers compile in every order.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,6 +25,13 @@ fn read(file: &str) -> Value {
 
 fn description() -> Value {
     read("include/dtl-api.json")
+}
+
+/// The first header includes the others.
+const HEADERS: [&str; 4] = ["dtl.h", "dtl_rdma.h", "dtl_select.h", "dtl_backend.h"];
+
+fn header(name: &str) -> String {
+    std::fs::read_to_string(root().join("include").join(name)).unwrap()
 }
 
 /// Returns the items of a kind.
@@ -64,8 +71,11 @@ fn every_exported_function_is_described() {
 }
 
 /// Names that the header defines by hand, not from the sources.
-const BY_HAND: [&str; 21] = [
+const BY_HAND: [&str; 24] = [
     "DTL_DTL_H",
+    "DTL_RDMA_H",
+    "DTL_SELECT_H",
+    "DTL_BACKEND_H",
     "DTL_VERSION_MAJOR",
     "DTL_VERSION_MINOR",
     "DTL_VERSION_PATCH",
@@ -95,8 +105,8 @@ fn every_macro_is_described() {
     let nulls = items(&description, "handle").map(|handle| handle["null"].as_str().unwrap());
     let inits = items(&description, "struct").filter_map(|structure| structure["init"].as_str());
     let described: BTreeSet<&str> = constants.chain(nulls).chain(inits).chain(BY_HAND).collect();
-    let header = std::fs::read_to_string(root().join("include/dtl.h")).unwrap();
-    let defined = header.lines().filter_map(|line| line.strip_prefix("#define "));
+    let headers = HEADERS.map(header).concat();
+    let defined = headers.lines().filter_map(|line| line.strip_prefix("#define "));
     let defined = defined.map(|rest| rest.split([' ', '(']).next().unwrap());
     let missing: BTreeSet<&str> = defined.filter(|name| !described.contains(name)).collect();
     assert!(missing.is_empty(), "dtl-api.json does not describe {missing:?}");
@@ -164,16 +174,97 @@ fn program(description: &Value) -> String {
 
 #[test]
 fn two_compilers_agree() {
-    let description = description();
-    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("api.c");
-    std::fs::write(&file, program(&description)).unwrap();
+    let file = write("api.c", &program(&description()));
     for compiler in ["gcc", "clang"] {
-        let mut command = Command::new(compiler);
-        command.args(["-std=c11", "-fsyntax-only", "-Wall", "-Werror", "-I"]);
-        let Ok(output) = command.arg(root().join("include")).arg(&file).output() else {
-            println!("skipped: {compiler} is not installed; apt-get install {compiler}");
-            continue;
-        };
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        compile(compiler, &["-std=c11", "-Wall"], &[file.clone()]);
     }
+}
+
+#[test]
+fn items_stand_in_their_header() {
+    let description = description();
+    let texts = HEADERS.map(|name| (name, header(name)));
+    for (kind, before, after) in
+        [("constant", "#define ", ""), ("function", "", "("), ("struct", "struct ", " {")]
+    {
+        for item in items(&description, kind) {
+            let (_, text) = texts.iter().find(|(name, _)| item["header"] == *name).unwrap();
+            let name = name(item);
+            assert!(text.contains(&format!("{before}{name}{after}")), "{name}");
+        }
+    }
+}
+
+const STRICT: [&str; 3] = ["-Wall", "-Wextra", "-Wpedantic"];
+
+/// Compiles each header alone, and all of them in each order.
+#[test]
+fn headers_compile_in_every_order() {
+    let mut orders: Vec<Vec<&str>> = HEADERS.map(|name| vec![name]).to_vec();
+    let mut longer = orders.clone();
+    for _ in 1..HEADERS.len() {
+        let append = |order: &Vec<&'static str>| {
+            let rest: Vec<&str> =
+                HEADERS.into_iter().filter(|name| !order.contains(name)).collect();
+            let order = order.clone();
+            rest.into_iter().map(move |name| [order.clone(), vec![name]].concat())
+        };
+        longer = longer.iter().flat_map(append).collect();
+    }
+    assert_eq!(longer.len(), 24);
+    orders.append(&mut longer);
+    for (end, language, compilers) in
+        [("c", "-std=c11", ["gcc", "clang"]), ("cpp", "-std=c++17", ["g++", "clang++"])]
+    {
+        let file = |(index, order): (usize, &Vec<&str>)| {
+            let lines: String = order.iter().map(|name| format!("#include <{name}>\n")).collect();
+            write(&format!("order-{index}.{end}"), &lines)
+        };
+        let files: Vec<PathBuf> = orders.iter().enumerate().map(file).collect();
+        for compiler in compilers {
+            compile(compiler, &[&[language][..], &STRICT].concat(), &files);
+        }
+    }
+}
+
+#[test]
+fn comments_are_valid_doxygen() {
+    let file = write("comments.c", "#include <dtl.h>\n");
+    compile("clang", &["-std=c11", "-Wdocumentation"], &[file]);
+}
+
+/// Compiles the program in the comment of dtl.h as it is printed.
+#[test]
+fn the_program_in_the_header_compiles() {
+    let text = header("dtl.h");
+    let (_, program) = text.split_once("\n * Program\n").unwrap();
+    let (program, _) = program.split_once(" */").unwrap();
+    let (_, program) = program.split_once(" *     ").unwrap();
+    let lines = format!(" *     {program}");
+    let program: String = lines
+        .lines()
+        .map(|line| line.strip_prefix(" *     ").unwrap_or_default().to_owned() + "\n")
+        .collect();
+    assert!(program.starts_with("#include <dtl.h>") && program.ends_with("\n}\n"), "{program}");
+    let file = write("program.c", &program);
+    for compiler in ["gcc", "clang"] {
+        compile(compiler, &[&["-std=c11"][..], &STRICT].concat(), &[file.clone()]);
+    }
+}
+
+fn write(name: &str, text: &str) -> PathBuf {
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+/// Fails if a compiler that is installed reports anything.
+fn compile(compiler: &str, options: &[&str], files: &[PathBuf]) {
+    let mut command = Command::new(compiler);
+    command.args(options).args(["-fsyntax-only", "-Werror", "-I"]);
+    let Ok(output) = command.arg(root().join("include")).args(files).output() else {
+        println!("skipped: {compiler} is not installed; apt-get install {compiler}");
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -15,7 +15,8 @@ function(test_plugin name source)
   add_custom_command(OUTPUT "${file}"
     COMMAND "${compiler}" -std=gnu11 ${strict} -fPIC -shared -fvisibility=hidden ${ARGN}
             "${top}/tests/plugins/${source}" -o "${file}"
-    DEPENDS "${top}/tests/plugins/${source}" "${top}/include/dtl.h" VERBATIM)
+    DEPENDS "${top}/tests/plugins/${source}" "${top}/include/dtl.h" "${top}/include/dtl_select.h"
+      "${top}/include/dtl_backend.h" VERBATIM)
   set(test_plugin_files ${test_plugin_files} "${file}" PARENT_SCOPE)
 endfunction()
 

@@ -1,9 +1,11 @@
-//! Typed 64-bit handles. `{0}` is null; the number means nothing outside this process.
+//! Handles
+//!
+//! Typed 64-bit values. `{0}` is null. The number has no meaning outside this process.
 
-/// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
-/// calling thread's current backend: the last one given to `dtl_backend_set_device`, else
-/// `dtl_backend_get(NULL)`; that again once the current one is unregistered.
-/// dtl: ends(dtl_backend_unregister)
+/// Backend: a built-in or a registered one. In a call, DTL_BACKEND_NULL is the current backend of
+/// the calling thread: the last one passed to `dtl_backend_set_device`, otherwise that of
+/// `dtl_backend_get(NULL)`. The latter also applies after the current one is unregistered.
+/// dtl: ends(dtl_backend_unregister) section(ffi/library/backend)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_backend_t {
@@ -11,9 +13,9 @@ pub struct dtl_backend_t {
     pub id: u64,
 }
 
-/// An in-order queue of work on a device (Equivalent: cudaStream_t). DTL_STREAM_NULL in a call
-/// means the default stream of the calling thread's current device.
-/// dtl: ends(dtl_stream_destroy)
+/// In-order queue of work on a device (Equivalent: cudaStream_t). In a call, DTL_STREAM_NULL is the
+/// default stream of the calling thread's current device.
+/// dtl: ends(dtl_stream_destroy) section(ffi/exec/stream)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_stream_t {
@@ -21,8 +23,8 @@ pub struct dtl_stream_t {
     pub id: u64,
 }
 
-/// A point in a stream's work (Equivalent: cudaEvent_t).
-/// dtl: ends(dtl_event_destroy)
+/// Marker in the work of a stream (Equivalent: cudaEvent_t).
+/// dtl: ends(dtl_event_destroy) section(ffi/exec/event)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_event_t {
@@ -30,9 +32,9 @@ pub struct dtl_event_t {
     pub id: u64,
 }
 
-/// Runs functions and loops on the host: inline, sequentially, on a pool, or on a backend's own
-/// threads.
-/// dtl: ends(dtl_executor_destroy)
+/// Executor, which runs functions and loops on the host: inline, sequentially, on a thread pool, or
+/// on the threads of a backend.
+/// dtl: ends(dtl_executor_destroy) section(ffi/exec/executor)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_executor_t {
@@ -40,8 +42,8 @@ pub struct dtl_executor_t {
     pub id: u64,
 }
 
-/// A function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
-/// dtl: ends(dtl_kernel_destroy)
+/// Function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
+/// dtl: ends(dtl_kernel_destroy) section(ffi/exec/kernel)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_kernel_t {
@@ -49,8 +51,10 @@ pub struct dtl_kernel_t {
     pub id: u64,
 }
 
-/// A group of ranks that exchange messages (Equivalent: MPI_Comm).
-/// dtl: ends(dtl_comm_destroy)
+/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). DTL_COMM_WORLD is
+/// opened by the first call that uses it, so that even a local call may then wait for the other
+/// ranks, up to 30 s.
+/// dtl: ends(dtl_comm_destroy) section(ffi/comm/communicator)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_comm_t {
@@ -58,8 +62,10 @@ pub struct dtl_comm_t {
     pub id: u64,
 }
 
-/// An operation in flight (Equivalent: MPI_Request). Stale once it has completed.
+/// Operation in progress (Equivalent: MPI_Request). The handle is stale once the operation has
+/// completed.
 /// dtl: ends(dtl_request_wait|dtl_request_test|dtl_request_wait_any|dtl_request_destroy)
+/// dtl: section(ffi/comm/request)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_request_t {
@@ -67,9 +73,8 @@ pub struct dtl_request_t {
     pub id: u64,
 }
 
-/// A message that dtl_comm_mprobe has found and taken: dtl_comm_mrecv receives it (Equivalent:
-/// MPI_Message).
-/// dtl: ends(dtl_comm_mrecv|dtl_comm_imrecv)
+/// Message that dtl_comm_mprobe has matched; dtl_comm_mrecv receives it (Equivalent: MPI_Message).
+/// dtl: ends(dtl_comm_mrecv|dtl_comm_imrecv) section(ffi/comm/p2p)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_message_t {
@@ -77,8 +82,8 @@ pub struct dtl_message_t {
     pub id: u64,
 }
 
-/// Memory of a backend that is kept for later allocations (Equivalent: cudaMemPool_t).
-/// dtl: ends(dtl_pool_destroy)
+/// Pool of a backend's memory, kept for later allocations (Equivalent: cudaMemPool_t).
+/// dtl: ends(dtl_pool_destroy) section(ffi/memory/pool)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_pool_t {
@@ -86,8 +91,9 @@ pub struct dtl_pool_t {
     pub id: u64,
 }
 
-/// Memory of each rank of a communicator that the others read and change (Equivalent: MPI_Win).
-/// dtl: ends(dtl_win_destroy)
+/// Window: memory of each rank of a communicator that the other ranks read and modify (Equivalent:
+/// MPI_Win).
+/// dtl: ends(dtl_win_destroy) section(ffi/rma/window)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_win_t {
@@ -95,8 +101,8 @@ pub struct dtl_win_t {
     pub id: u64,
 }
 
-/// Compiled source: kernels are taken out of it by name (Equivalent: CUmodule).
-/// dtl: ends(dtl_module_destroy)
+/// Compiled source, from which kernels are obtained by name (Equivalent: CUmodule).
+/// dtl: ends(dtl_module_destroy) section(ffi/exec/module)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_module_t {
@@ -104,9 +110,9 @@ pub struct dtl_module_t {
     pub id: u64,
 }
 
-/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent:
-/// DLPack's DLTensor and what keeps its memory).
-/// dtl: ends(dtl_array_destroy)
+/// Array in memory of a backend: elements of one dtype with a shape and strides (Equivalent:
+/// DLPack's DLTensor and the owner of its memory).
+/// dtl: ends(dtl_array_destroy) section(ffi/memory/array)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_array_t {
@@ -114,8 +120,8 @@ pub struct dtl_array_t {
     pub id: u64,
 }
 
-/// A policy that selects a resource for each task, and the resources it selects from.
-/// dtl: ends(dtl_policy_release)
+/// Policy that selects a resource for each task, together with the resources it selects from.
+/// dtl: ends(dtl_policy_release) section(ffi/dispatch/policy)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_policy_t {
@@ -123,9 +129,9 @@ pub struct dtl_policy_t {
     pub id: u64,
 }
 
-/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent:
-/// DaCe's TargetDispatcher).
-/// dtl: ends(dtl_dispatcher_destroy)
+/// Dispatcher: a table of handlers and the rules that select one, see dtl_dispatch_key_t
+/// (Equivalent: DaCe's TargetDispatcher).
+/// dtl: ends(dtl_dispatcher_destroy) section(ffi/dispatch/library_ops)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dispatcher_t {
@@ -133,7 +139,7 @@ pub struct dtl_dispatcher_t {
     pub id: u64,
 }
 
-/// A handler in a dispatcher.
+/// Registration of a handler in a dispatcher.
 /// dtl: ends(dtl_dispatch_unregister)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,9 @@
-//! What C sees: `#[repr(C)]` data, constants and tables of function pointers. No behaviour.
+//! Types of the C interface: `#[repr(C)]` data, constants and tables of function pointers. No
+//! behaviour.
 //!
-//! `include/dtl.h` is generated from these files and from `ffi/`, in this order. The comments here
-//! are the header's text, so they speak to C programmers. Structs only ever grow at their end.
+//! The C headers in `include/` are generated from these files and from `ffi/`, in this order; `ffi`
+//! states how items are assigned to headers and sections. The comments here are the text of the
+//! headers, so they address C programmers. Structs only ever grow at their end.
 //!
 //! In reading order:
 //! - `status`: status codes

@@ -1,88 +1,93 @@
 //! Tracing: events that the library passes to other tools.
+//! dtl: section(ffi/clock)
 
 use super::handle::dtl_comm_t;
 use super::status::dtl_status_t;
 use super::word::{dtl_dtype_t, dtl_reduce_op_t};
 use std::ffi::{c_char, c_void};
 
-/// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the
-/// noun in its name.
+/// Kind of trace event: a call of a dtl_ function. Begin and end are in one thread and properly
+/// nested. The category is the noun in the name of the function.
 pub const DTL_TRACE_CALL: i32 = 1;
-/// A part of a call, or work of one of the library's own threads: as a call.
+/// Kind of trace event: a part of a call, or work of one of the library's threads. Begin and end
+/// are in one thread and properly nested.
 pub const DTL_TRACE_SPAN: i32 = 2;
-/// An operation of a communicator, from its start until the library sees its end: several at once,
-/// and the end may be in another call and thread than the begin. Its category is "operation".
+/// Kind of trace event: an operation of a communicator, from its start until the library observes
+/// its end. Operations overlap, and begin and end may be in different calls and threads. The
+/// category is "operation".
 pub const DTL_TRACE_OPERATION: i32 = 3;
 
-/// dtl_trace_event_t.bytes is known.
+/// Flag: dtl_trace_event_t.bytes is set.
 pub const DTL_TRACE_HAS_BYTES: u32 = 1;
-/// dtl_trace_event_t.peer is known: the other rank, or a collective's root.
+/// Flag: dtl_trace_event_t.peer is set, to the other rank or the root of a collective.
 pub const DTL_TRACE_HAS_PEER: u32 = 2;
-/// dtl_trace_event_t.tag is known: a message's tag, or a collective's number.
+/// Flag: dtl_trace_event_t.tag is set, to the tag of a message or the number of a collective.
 pub const DTL_TRACE_HAS_TAG: u32 = 4;
-/// dtl_trace_event_t.comm is known.
+/// Flag: dtl_trace_event_t.comm is set.
 pub const DTL_TRACE_HAS_COMM: u32 = 8;
-/// dtl_trace_event_t.dtype is known.
+/// Flag: dtl_trace_event_t.dtype is set.
 pub const DTL_TRACE_HAS_DTYPE: u32 = 16;
-/// dtl_trace_event_t.op is known.
+/// Flag: dtl_trace_event_t.op is set.
 pub const DTL_TRACE_HAS_OP: u32 = 32;
-/// dtl_trace_event_t.what is known: the backend, kernel, file ... that it is about, at most 31
-/// bytes of it.
+/// Flag: dtl_trace_event_t.what is set, to the name of the backend, kernel, file or similar object,
+/// cut to 31 bytes.
 pub const DTL_TRACE_HAS_WHAT: u32 = 64;
 
-/// A begin or an end, as passed to tools. Grows at its end: use no more than struct_size bytes.
+/// Begin or end of an event, as passed to tools. The struct grows at its end: use no more than
+/// struct_size bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_trace_event_t {
-    /// What the library has filled in.
+    /// Number of bytes that the library has filled in.
     pub struct_size: u32,
-    /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
+    /// DTL_TRACE_CALL, DTL_TRACE_SPAN or DTL_TRACE_OPERATION. Ignore other values.
     /// dtl: values(DTL_TRACE_CALL|DTL_TRACE_SPAN|DTL_TRACE_OPERATION)
     pub kind: i32,
-    /// Pairs a begin with its end: both have this number, which nothing else in this process has
-    /// that has begun and not ended. Not 0.
+    /// Number that pairs a begin with its end, not 0. No other event in progress in this process
+    /// has it.
     pub id: u64,
-    /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
+    /// Time in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     pub time_ns: u64,
-    /// "comm", "mem", "operation" ... Lives for ever.
+    /// Category, for example "comm", "mem" or "operation". Valid until the process ends.
     /// dtl: lives(forever)
     pub category: *const c_char,
-    /// "dtl_comm_send", "allreduce" ... Lives for ever.
+    /// Name, for example "dtl_comm_send" or "allreduce". Valid until the process ends.
     /// dtl: lives(forever)
     pub name: *const c_char,
-    /// Which of the fields below are set: DTL_TRACE_HAS_... For a call most are known at its
+    /// Flags DTL_TRACE_HAS_... of the fields below that are set. For a call, most are set at its
     /// end only.
     /// dtl: flags(DTL_TRACE_HAS_)
     pub has: u32,
-    /// At an end: how the call returned. Else DTL_SUCCESS.
+    /// Status that the call returned, at an end; otherwise DTL_SUCCESS.
     pub status: dtl_status_t,
-    /// Bytes that are moved or taken.
+    /// Number of bytes moved or allocated.
     pub bytes: u64,
-    /// Rank.
+    /// Rank of the peer, or root.
     /// dtl: rank(any)
     pub peer: i32,
-    /// Tag or number.
+    /// Tag of a message, or number of a collective.
     pub tag: i32,
     /// Communicator.
     /// dtl: borrowed
     pub comm: dtl_comm_t,
     /// Type of the elements.
     pub dtype: dtl_dtype_t,
-    /// Reduction.
+    /// Reduction operation.
     pub op: dtl_reduce_op_t,
-    /// Text, "" if there is none. Valid during the call only.
+    /// Name of the object, "" if there is none. Valid during the call only.
     /// dtl: lives(call)
     pub what: *const c_char,
 }
 
-/// Receives a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
-/// starts it or sees its end), several at once. Locks held: the library's own short ones may be, so
-/// it must return soon, not wait for another thread that calls the library, not throw, and call no
-/// dtl_ function but those that work in every state. Its time counts as the call's.
+/// Receives a begin or an end. It runs in the thread in which the event begins or ends (for
+/// operations: the thread that starts the operation or observes its end), possibly in several
+/// threads at once. Short internal locks of the library may be held. So it must return soon, must
+/// not wait for another thread that calls the library, must not throw, and may call only those dtl_
+/// functions that work in every state. Its duration counts as part of the call.
 /// dtl:user opaque
 pub type dtl_trace_fn_t = Option<extern "C" fn(event: *const dtl_trace_event_t, user: *mut c_void)>;
 
-/// What dtl_trace_set_callbacks takes. Start from DTL_TRACE_CALLBACKS_INIT.
+/// Functions for dtl_trace_set_callbacks. Start from DTL_TRACE_CALLBACKS_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_trace_callbacks_t {
@@ -90,13 +95,13 @@ pub struct dtl_trace_callbacks_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Passed to both.
+    /// Passed to both functions.
     /// dtl: opaque until(last_use)
     pub user: *mut c_void,
-    /// Something begins; may be NULL.
+    /// Called when an event begins; may be NULL.
     /// dtl: opt until(last_use)
     pub begin: dtl_trace_fn_t,
-    /// It has ended; may be NULL.
+    /// Called when an event ends; may be NULL.
     /// dtl: opt until(last_use)
     pub end: dtl_trace_fn_t,
 }

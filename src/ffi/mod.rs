@@ -1,6 +1,8 @@
 //! C in, C out: each entry validates, makes one safe call, converts. Decides nothing.
 //!
-//! The comments on the functions are the text of `dtl.h`; the order of the modules is the header's.
+//! The comments on the functions are the text of the C headers. A file is a section, in the order
+//! of the files, with the first paragraph of its comment as the title. `dtl: header(NAME)` there is
+//! the header (else dtl.h). `dtl: section(PATH)` moves an item and those after it to another one.
 //!
 //! Entries on the path of every message are put into a section of their own (`.text.hot.dtl`), here
 //! and in kind `mpi`. They then lie side by side in two pages instead of seven: after a large

@@ -269,7 +269,7 @@ static void wrong_attributes(void) {
     CHECK_STATUS(dtl_ev_get(DTL_SCHEDULE_DEVICE, "streams", &got), DTL_ERROR_NOT_FOUND);
     CHECK_TEXT("plain member");
     CHECK_STATUS(dtl_ev_get(one + 1000000, "streams", &got), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK(got.reserved == UINT64_C(0x5A5A5A5A5A5A5A5A));
+    CHECK(got.flags == UINT64_C(0x5A5A5A5A5A5A5A5A));
     CHECK_STATUS(dtl_ev_name(0, &name), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_ev_name(DTL_SCHEDULE_DEVICE + 1, &name), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_ev_to_json(one + 1000000, NULL, 0, NULL), DTL_ERROR_INVALID_ARGUMENT);

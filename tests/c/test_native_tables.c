@@ -108,7 +108,9 @@ static void test_required_slots(void) {
     tables.main.abi_version = 0;
     refuse(&tables, DTL_ERROR_INCOMPATIBLE_ABI, "abi_version is 0");
     tables.main.abi_version = DTL_ABI_VERSION + 1;
-    refuse(&tables, DTL_ERROR_INCOMPATIBLE_ABI, "abi_version is 2");
+    refuse(&tables, DTL_ERROR_INCOMPATIBLE_ABI, "abi_version is 3");
+    tables.main.abi_version = 1; /* of 0.1 */
+    refuse(&tables, DTL_ERROR_INCOMPATIBLE_ABI, "abi_version is 1");
 }
 
 /* Tables of other sizes: of older and newer callers. */

@@ -201,7 +201,7 @@ struct one {
     X(DISPATCH_COPY, dispatch_copy, dispatch_copy, 0, 0)                           \
     X(DISPATCH_LAUNCH, dispatch_launch, dispatch_launch, 0, 0)                     \
     X(DISPATCH_COMPILE, dispatch_compile, dispatch_compile, 0, 0)                  \
-    X(COMM_DESC, comm_desc, comm_desc, END(comm_desc, over), 0)                    \
+    X(COMM_DESC, comm_desc, comm_desc, 0, 0)                                       \
     X(COMM_INFO, comm_info, comm_info, 0, 0)                                       \
     X(TOPOLOGY, topology, topology, 0, 0)                                          \
     X(COMM_TOPOLOGY, comm_topology, comm_topology, 0, 0)                           \

@@ -79,7 +79,7 @@ dtl_add_backend(NAME x SOURCES x.c ENVIRONMENTS a b)"
 refused "bad variable" "VARIABLES 'V': write" "dtl_add_environment(NAME a VARIABLES V)"
 refused "bad name" "NAME 'a/b'" "dtl_add_environment(NAME a/b)"
 
-component="find_package(dtl 0.1 REQUIRED COMPONENTS"
+component="find_package(dtl 0.2 REQUIRED COMPONENTS"
 refused "absent component" "component gone: there is no such component, and no plugin of this name" "$component gone)" -DWITHOUT_DTL=1
 CMAKE_PREFIX_PATH=$prefix refused "component without its package" "could not be found because dependency fakempi could not be found. (environment mpi)" \
     "$component keep)" -DWITHOUT_DTL=1

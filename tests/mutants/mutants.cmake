@@ -11,7 +11,8 @@ function(mutant name) # sources
   add_custom_command(OUTPUT "${mutants}/${name}.so"
     COMMAND "${DTL_TEST_GCC}" -std=gnu11 ${strict} -fPIC -shared -fvisibility=hidden ${sources}
             -o "${mutants}/${name}.so" -ldl
-    DEPENDS ${sources} ${mutant_headers} "${top}/include/dtl.h" VERBATIM)
+    DEPENDS ${sources} ${mutant_headers} "${top}/include/dtl.h" "${top}/include/dtl_select.h"
+      "${top}/include/dtl_backend.h" VERBATIM)
   add_custom_target("mutant_${name}" DEPENDS "${mutants}/${name}.so")
   add_dependencies(dtl_tests "mutant_${name}")
 endfunction()
@@ -27,7 +28,8 @@ mutant(wire wire.c results.c meeting.c window.c fault.c)
 add_custom_command(OUTPUT "${mutants}/throws.so"
   COMMAND "${DTL_TEST_GXX}" -std=c++17 ${strict} -fPIC -shared -fvisibility=hidden
           "${top}/tests/mutants/throws.cpp" -o "${mutants}/throws.so"
-  DEPENDS "${top}/tests/mutants/throws.cpp" "${top}/include/dtl.h" VERBATIM)
+  DEPENDS "${top}/tests/mutants/throws.cpp" "${top}/include/dtl.h" "${top}/include/dtl_select.h"
+      "${top}/include/dtl_backend.h" VERBATIM)
 add_custom_target(mutant_throws DEPENDS "${mutants}/throws.so")
 add_dependencies(dtl_tests mutant_throws)
 add_test(NAME tests/ctk.throws

@@ -13,7 +13,8 @@ function(plugin folder compiler name) # sources, flags
   set(sources "${arguments}")
   list(FILTER sources INCLUDE REGEX "\\.c(pp)?$")
   add_custom_command(OUTPUT "${file}" COMMAND ${compiler} ${plugin_strict} ${arguments} -pthread -o "${file}"
-    DEPENDS ${sources} ${plugin_headers} "${top}/include/dtl.h" VERBATIM)
+    DEPENDS ${sources} ${plugin_headers} "${top}/include/dtl.h" "${top}/include/dtl_select.h"
+      "${top}/include/dtl_backend.h" VERBATIM)
   add_custom_target("plugin_${folder}_${name}" DEPENDS "${file}")
   add_dependencies(dtl_tests "plugin_${folder}_${name}")
 endfunction()

@@ -1,70 +1,80 @@
-//! Environments: what a backend or a kernel's source needs to be there, started once for all who
-//! need it.
+//! Environments: prerequisites of backends and kernel sources, started once and shared.
+//! dtl: section(ffi/library/environment)
 
 use crate::abi::status::dtl_status_t;
 use std::ffi::{c_char, c_void};
 
-/// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS
-/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and the reason
-/// is written to `why` (`cap` bytes of room, at least 256). Thread: the one whose call needs the
-/// result. Locks held: none. It may block, and may call the library.
+/// Checks whether an environment can be used here. It must not fail on a machine without the
+/// environment. It runs in the thread whose call needs the result, with no lock held. It may block,
+/// and may call the library.
+///
+/// @param why  Receives the reason if the environment cannot be used.
+/// @param cap  Size of `why` in bytes, at least 256.
+/// @return DTL_SUCCESS if the environment can be used. Any other status (usually
+///         DTL_ERROR_UNAVAILABLE) if it cannot.
 /// dtl:user opaque
 /// dtl:why out len(cap)
 pub type dtl_environment_probe_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, why: *mut c_char, cap: u64) -> dtl_status_t>;
 
-/// Starts the environment; everything that it depends on has been started. `state` is its block:
-/// state_size bytes of zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that
-/// nothing is left of it: finalize is not called; dtl_backend_set_error gives the text, else the
-/// dtl_ call that failed with it. It may require other environments (never itself): those belong to
-/// it, and are released when it has been finalised or has failed, unless it releases them itself.
-/// Thread: the one that requires it first; others that require it wait. Locks held: none. It may
-/// block, but not wait for a thread that requires this environment.
+/// Starts an environment, after all its dependencies.
+///
+/// It may require other environments, but never itself. They then belong to this environment: they
+/// are released after it has been finalised or has failed, unless it releases them itself. It runs
+/// in the thread that requires the environment first; others that require it wait. No lock is held.
+/// It may block, but must not wait for a thread that requires this environment.
+///
+/// @param state  The state block: state_size bytes, zeroed; NULL if state_size is 0.
+/// @return DTL_SUCCESS. With any other status nothing of the environment may be left, because
+///         finalize is not called. The error text is that of dtl_backend_set_error, otherwise that
+///         of the dtl_ call that failed with the status.
 /// dtl:user opaque
 /// dtl:state inout len(?) opt until(destroy)
 pub type dtl_environment_init_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 
-/// Ends the environment; everything that it depends on is still there. The block is freed after it.
-/// A status other than DTL_SUCCESS is logged and returned by the call that released it; the
-/// environment has ended all the same. Thread: the one that releases it last, or the one in
-/// dtl_finalize (where calls of the library return DTL_ERROR_INVALID_STATE). Locks held: none.
-/// Never called in a forked child for what the parent started.
+/// Finalises an environment, before its dependencies. The state block is freed afterwards.
+///
+/// It runs in the thread that releases the environment last, or in that of dtl_finalize (where
+/// calls of the library return DTL_ERROR_INVALID_STATE). No lock is held. It is never called in a
+/// forked child for an environment that the parent started.
+///
+/// @return DTL_SUCCESS. Any other status is logged and returned by the call that released the
+///         environment, which has ended nevertheless.
 /// dtl:user opaque
 /// dtl:state inout len(?) opt
 pub type dtl_environment_finalize_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 
-/// An environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
+/// Description of an environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
 ///
-/// Versions are compared as versions: number by number between the dots, missing ones are 0 (3.20
-/// is newer than 3.18.1, and 3.1 is 3.1.0); what follows the numbers ("rc1") is passed over, as
-/// CMake does.
+/// Versions are compared number by number between the dots; missing numbers are 0 (3.20 is newer
+/// than 3.18.1, and 3.1 equals 3.1.0). Text after the numbers ("rc1") is ignored, as in CMake.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_environment_desc_t {
     /// sizeof(dtl_environment_desc_t), set by DTL_ENVIRONMENT_DESC_INIT.
     pub struct_size: u32,
-    /// Entries of `depends`; at most 256, as of the other lists.
+    /// Entries of `depends`; at most 256, as in the other lists.
     pub depends_count: u32,
-    /// (required) 1 to 63 letters, digits, '_', '-' or '.'.
+    /// (required) Name: 1 to 63 letters, digits, '_', '-' or '.'.
     pub name: *const c_char,
-    /// It begins with a number; NULL = it has none, and nobody can ask for one.
+    /// Version, beginning with a number; NULL = none, and no version can be required.
     /// dtl: opt
     pub version: *const c_char,
-    /// Environments that are started before this one, in this order: "name", or "name>=version".
+    /// Environments that start before this one, in this order: "name" or "name>=version".
     /// dtl: len(depends_count) opt(depends_count==0)
     pub depends: *const *const c_char,
-    /// Packages that building with it needs, for readers of dtl_environment_at; the library does
-    /// nothing with them.
+    /// Packages that a build needs, for readers of dtl_environment_at. The library does not use
+    /// them.
     /// dtl: len(packages_count) opt(packages_count==0)
     pub packages: *const *const c_char,
-    /// Folders of headers, as paths from '/': where source that names this environment
-    /// (dtl_source_t) finds `#include`s.
+    /// Folders of headers, as absolute paths. They are include folders for sources that name this
+    /// environment (dtl_source_t).
     /// dtl: len(headers_count) opt(headers_count==0)
     pub headers: *const *const c_char,
-    /// Libraries that such source is linked with on the host: a path from '/', or a name as after
-    /// -l.
+    /// Libraries with which such sources are linked on the host: an absolute path, or a name as
+    /// after -l.
     /// dtl: len(libraries_count) opt(libraries_count==0)
     pub libraries: *const *const c_char,
     /// Entries of `packages`.
@@ -75,60 +85,60 @@ pub struct dtl_environment_desc_t {
     pub libraries_count: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Bytes of the state block; 0 = none. At most 2^30.
+    /// Size of the state block in bytes, at most 2^30; 0 = none.
     pub state_size: u64,
-    /// Its alignment: a power of two up to 4096; 0 = 16.
+    /// Alignment of the state block: a power of two up to 4096; 0 = 16.
     pub state_align: u64,
-    /// NULL = it can be used everywhere.
+    /// Function that checks availability; NULL = available everywhere.
     /// dtl: opt until(unregister)
     pub probe: dtl_environment_probe_fn_t,
-    /// NULL = there is nothing to start.
+    /// Function that starts the environment; NULL = there is nothing to start.
     /// dtl: opt until(unregister)
     pub init: dtl_environment_init_fn_t,
-    /// NULL = there is nothing to end.
+    /// Function that ends the environment; NULL = there is nothing to end.
     /// dtl: opt until(unregister)
     pub finalize: dtl_environment_finalize_fn_t,
-    /// Passed to the three; must live until the environment is unregistered or dtl_finalize has
-    /// returned.
+    /// Passed to the three functions. It must live until the environment is unregistered or
+    /// dtl_finalize has returned.
     /// dtl: opaque until(unregister)
     pub user: *mut c_void,
 }
 
-/// Nobody requires it.
+/// State of an environment: not started, and not required.
 pub const DTL_ENVIRONMENT_IDLE: i32 = 1;
-/// Its init runs.
+/// State of an environment: its init runs.
 pub const DTL_ENVIRONMENT_STARTING: i32 = 2;
-/// It is there.
+/// State of an environment: started.
 pub const DTL_ENVIRONMENT_STARTED: i32 = 3;
-/// Its finalize runs.
+/// State of an environment: its finalize runs.
 pub const DTL_ENVIRONMENT_STOPPING: i32 = 4;
-/// Nobody has it: the last time that somebody required it failed, see `reason`.
+/// State of an environment: not started; the last attempt failed (see `reason`).
 pub const DTL_ENVIRONMENT_FAILED: i32 = 5;
 
-/// What an environment is and how it is. Start from DTL_ENVIRONMENT_INFO_INIT. All texts live for
-/// ever and are never NULL; lists are separated by ", ".
+/// Description and state of an environment. Start from DTL_ENVIRONMENT_INFO_INIT. All texts are
+/// valid until the process ends, and never NULL. Entries of lists are separated by ", ".
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_environment_info_t {
     /// sizeof(dtl_environment_info_t), set by DTL_ENVIRONMENT_INFO_INIT.
     pub struct_size: u32,
-    /// DTL_ENVIRONMENT_IDLE ... _FAILED.
+    /// DTL_ENVIRONMENT_IDLE to DTL_ENVIRONMENT_FAILED.
     /// dtl: values(DTL_ENVIRONMENT_)
     pub state: i32,
-    /// The status of the last require that failed in its probe or init; DTL_SUCCESS after one that
-    /// did not.
+    /// Status of the last require that failed in the probe or init; DTL_SUCCESS after one that
+    /// succeeded.
     pub status: dtl_status_t,
     /// 0.
     pub reserved: u32,
-    /// How many require it: calls, environments that depend on it, modules, backends.
+    /// Use count: calls of dtl_environment_require, dependent environments, modules and backends.
     pub uses: u64,
-    /// Its name.
+    /// Name.
     /// dtl: lives(forever)
     pub name: *const c_char,
-    /// Its version; empty if it has none.
+    /// Version; empty if there is none.
     /// dtl: lives(forever)
     pub version: *const c_char,
-    /// What it depends on.
+    /// Dependencies.
     /// dtl: lives(forever)
     pub depends: *const c_char,
     /// Packages.
@@ -140,7 +150,7 @@ pub struct dtl_environment_info_t {
     /// Libraries.
     /// dtl: lives(forever)
     pub libraries: *const c_char,
-    /// Why it failed; empty if it did not.
+    /// Reason of the failure; empty if there was none.
     /// dtl: lives(forever)
     pub reason: *const c_char,
 }

@@ -1,5 +1,6 @@
-//! Plugin files: shared objects that provide backends. They include this header and do not link
-//! with libdtl.
+//! Plugins: functions of the host, layouts, the entry of a plugin.
+//! A plugin is a shared object that provides backends. It does not link with libdtl.
+//! dtl: header(dtl_backend.h)
 
 use super::environment::dtl_environment_desc_t;
 use super::vtable::dtl_backend_vtable_t;
@@ -10,22 +11,23 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
 use std::ffi::{c_char, c_void};
 
-/// What the library gives a plugin. Lives as long as the process, also across dtl_finalize.
-/// All functions: any thread, unless they say less.
+/// Functions of the library for a plugin. The struct exists until the process ends, across
+/// dtl_finalize. A function works in any thread unless its text restricts it. It has the parameters
+/// and statuses of the dtl_ function that its text names.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_host_api_t {
-    /// sizeof(dtl_host_api_t) of the library; read only fields inside it.
+    /// sizeof(dtl_host_api_t) of the library. Read only fields inside it.
     pub struct_size: u32,
     /// DTL_ABI_VERSION of the library.
     pub abi_version: u32,
-    /// The lowest DTL_ABI_VERSION that a plugin may have been compiled with.
+    /// Lowest DTL_ABI_VERSION that a plugin may have been compiled with.
     pub abi_version_min: u32,
     /// 0.
     pub reserved: u32,
-    /// As dtl_backend_register (same parameters, same errors), for use inside dtl_plugin_t.load and
-    /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. Backends are taken back if load fails
-    /// after.
+    /// Registers a backend (dtl_backend_register). Only inside dtl_plugin_t.load and in its thread;
+    /// elsewhere DTL_ERROR_INVALID_STATE. If `load` fails afterwards, the backend is unregistered
+    /// again.
     pub backend_register: Option<
         unsafe extern "C" fn(
             name: *const c_char,
@@ -35,25 +37,25 @@ pub struct dtl_host_api_t {
             out: *mut dtl_backend_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the
-    /// entry or load is about to return. Copied; belongs to the calling thread. Not needed for the
-    /// status of one of these functions or of a dtl_ function: its text goes with it (see
-    /// dtl_last_error).
+    /// Sets the text for the failing status that a slot, the entry or `load` is about to return
+    /// (dtl_backend_set_error). Copied; belongs to the calling thread. Not needed for the status of
+    /// one of these functions or of a dtl_ function, whose text is appended (see dtl_last_error).
     pub set_error: Option<unsafe extern "C" fn(text: *const c_char) -> dtl_status_t>,
-    /// A line to the library's log: DTL_LOG_ERROR ... DTL_LOG_DEBUG. Copied; dropped if the level
-    /// is not logged. Not on a data path.
+    /// Writes a line to the library's log, at a level from DTL_LOG_ERROR to DTL_LOG_DEBUG. Copied.
+    /// The line is dropped if the level is not logged. Do not call it on a data path.
     pub log: Option<unsafe extern "C" fn(level: i32, text: *const c_char) -> dtl_status_t>,
-    /// As the function dtl_enum_create, and so on for all that follow: same parameters, same
-    /// errors. In load, in slots and in threads of the plugin's own. What they add stays if load
-    /// fails after, and is there already when load runs again: ask enum_from_name when the name
-    /// exists. This function and those after it exist only if struct_size covers them.
+    /// Creates an enumeration (dtl_enum_create). This function and those after it exist only if
+    /// struct_size covers them. It and the functions of enumerations after it may be called in
+    /// `load`, in slots and in threads of the plugin. Their additions stay if `load` fails
+    /// afterwards, and exist already when `load` runs again: if the name exists, call
+    /// enum_from_name.
     pub enum_create: Option<
         unsafe extern "C" fn(name: *const c_char, flags: u64, out: *mut dtl_enum_t) -> dtl_status_t,
     >,
-    /// As dtl_enum_find.
+    /// Finds an enumeration by name (dtl_enum_find).
     pub enum_find:
         Option<unsafe extern "C" fn(name: *const c_char, out: *mut dtl_enum_t) -> dtl_status_t>,
-    /// As dtl_enum_register.
+    /// Adds a member (dtl_enum_register).
     pub enum_register: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -61,7 +63,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_enum_register_value.
+    /// Adds a member with a given value (dtl_enum_register_value).
     pub enum_register_value: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -70,7 +72,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_enum_register_template.
+    /// Adds a template (dtl_enum_register_template).
     pub enum_register_template: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -80,7 +82,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_enum_from_name.
+    /// Finds a member by name (dtl_enum_from_name).
     pub enum_from_name: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -88,7 +90,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_ev_instance.
+    /// Returns the word of an instance (dtl_ev_instance).
     pub ev_instance: Option<
         unsafe extern "C" fn(
             tmpl: dtl_enum_word_t,
@@ -97,7 +99,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_ev_get: what a slot asks of an instance that it is handed.
+    /// Returns an attribute of an instance (dtl_ev_get), for example of one that a slot receives.
     pub ev_get: Option<
         unsafe extern "C" fn(
             word: dtl_enum_word_t,
@@ -105,7 +107,7 @@ pub struct dtl_host_api_t {
             out_attr: *mut dtl_attr_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_schedule_set_defaults.
+    /// Sets the defaults of a schedule (dtl_schedule_set_defaults).
     pub schedule_set_defaults: Option<
         unsafe extern "C" fn(
             schedule: dtl_enum_word_t,
@@ -113,23 +115,24 @@ pub struct dtl_host_api_t {
             inner_schedule: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_environment_register, for use inside dtl_plugin_t.load and in its thread only;
-    /// elsewhere DTL_ERROR_INVALID_STATE. What was not there before is taken back if load fails
-    /// after.
+    /// Registers an environment (dtl_environment_register). Only inside dtl_plugin_t.load and in
+    /// its thread; elsewhere DTL_ERROR_INVALID_STATE. If `load` fails afterwards, a new environment
+    /// is unregistered again.
     pub environment_register:
         Option<unsafe extern "C" fn(desc: *const dtl_environment_desc_t) -> dtl_status_t>,
-    /// As dtl_environment_require, for use in slots and other functions; inside a plugin's load
-    /// DTL_ERROR_INVALID_STATE.
+    /// Requires an environment (dtl_environment_require), in slots and other functions. Inside the
+    /// `load` of a plugin it returns DTL_ERROR_INVALID_STATE.
     pub environment_require: Option<unsafe extern "C" fn(name: *const c_char) -> dtl_status_t>,
-    /// As dtl_environment_release.
+    /// Releases an environment (dtl_environment_release).
     pub environment_release: Option<unsafe extern "C" fn(name: *const c_char) -> dtl_status_t>,
-    /// As dtl_environment_state.
+    /// Returns the state block of an environment (dtl_environment_state).
     pub environment_state:
         Option<unsafe extern "C" fn(name: *const c_char, out: *mut *mut c_void) -> dtl_status_t>,
-    /// As dtl_dispatch_register with dtl_dispatcher_default(), for use inside dtl_plugin_t.load and
-    /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load
-    /// fails after. It goes with the backend that dtl_dispatch_handler_t.backend names, else with
-    /// the plugin's last backend (dtl_backend_unregister, dtl_finalize).
+    /// Registers a handler in dtl_dispatcher_default() (dtl_dispatch_register). Only inside
+    /// dtl_plugin_t.load and in its thread; elsewhere DTL_ERROR_INVALID_STATE. If `load` fails
+    /// afterwards, the handler is unregistered again. It is removed with the backend that
+    /// dtl_dispatch_handler_t.backend names, otherwise with the last backend of the plugin
+    /// (dtl_backend_unregister, dtl_finalize).
     pub dispatch_register: Option<
         unsafe extern "C" fn(
             keys: *const dtl_dispatch_key_t,
@@ -138,34 +141,35 @@ pub struct dtl_host_api_t {
             out: *mut dtl_registration_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_dispatch_unregister with dtl_dispatcher_default(): earlier than that, and in any
+    /// Removes a handler from dtl_dispatcher_default() earlier (dtl_dispatch_unregister), in any
     /// thread.
     pub dispatch_unregister:
         Option<unsafe extern "C" fn(registration: dtl_registration_t) -> dtl_status_t>,
 }
 
-/// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins
-/// carry these rows (DTL_LAYOUTS) so that the library can compare them with its own. Never grows.
+/// Layout of a field of a struct of this header, or of a struct as a whole, as a compiler produced
+/// it. Plugins carry these rows (DTL_LAYOUTS) so that the library can compare them with its own.
+/// The struct never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_layout_t {
-    /// The struct's name, "dtl_comm_vtable_t".
+    /// Name of the struct, for example "dtl_comm_vtable_t".
     /// dtl: until(forever)
     pub name: *const c_char,
-    /// The field's name; NULL = the struct as a whole.
+    /// Name of the field; NULL = the struct as a whole.
     /// dtl: opt until(forever)
     pub field: *const c_char,
-    /// Where the field begins, in bytes; 0 for a struct as a whole.
+    /// Offset of the field in bytes; 0 for a struct as a whole.
     pub offset: u32,
-    /// sizeof the field or the struct.
+    /// Size of the field or the struct in bytes.
     pub size: u32,
     /// Must be 0.
     pub reserved: u64,
 }
 
-/// Description of a plugin; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial value of
-/// local variables only). Everything that it points to must stay as it is while the process lives
-/// (plugins are never unloaded).
+/// Description of a plugin, filled in by its entry from DTL_PLUGIN_INIT (in C, an initial value of
+/// local variables only). Everything that it points to must not change until the process ends,
+/// because plugins are never unloaded.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_plugin_t {
@@ -173,51 +177,52 @@ pub struct dtl_plugin_t {
     pub struct_size: u32,
     /// DTL_ABI_VERSION of the header it was compiled with.
     pub abi_version: u32,
-    /// The lowest DTL_ABI_VERSION of a library that it can work with. Raise it only if the plugin
-    /// cannot do without something that came later. The highest version in both ranges is spoken;
-    /// if there is none, the plugin is refused and the text names both ranges.
-    /// cbindgen:init=1u
+    /// Lowest DTL_ABI_VERSION of a library that the plugin works with. Raise it only if the plugin
+    /// needs a later addition. The highest version in both ranges is used; if there is none, the
+    /// plugin is refused with a text that has both ranges.
+    /// cbindgen:init=2u
     pub abi_version_min: u32,
-    /// Number of rows in `layouts`; at most 4096. 0 = not compared (a plugin that is not made from
-    /// this header).
+    /// Number of rows in `layouts`, at most 4096. 0 = not compared (a plugin that was not built
+    /// with this header).
     /// cbindgen:init=DTL_LAYOUT_COUNT
     pub layout_count: u32,
-    /// The plugin's name, 1 to 63 letters, digits, '_', '-', '.'.
+    /// Name of the plugin, 1 to 63 letters, digits, '_', '-' and '.'.
     /// dtl: until(forever)
     pub name: *const c_char,
-    /// Its version, as text; NULL = none.
+    /// Version of the plugin, as text; NULL = none.
     /// dtl: opt until(forever)
     pub version: *const c_char,
-    /// What it is, a line; NULL = nothing.
+    /// Description of the plugin in one line; NULL = none.
     /// dtl: opt until(forever)
     pub description: *const c_char,
-    /// How its compiler laid out this header's structs: DTL_LAYOUTS.
+    /// Layout of this header's structs in the plugin: DTL_LAYOUTS.
     /// cbindgen:init=dtl_layouts()
     /// dtl: len(layout_count) opt(layout_count==0) until(forever)
     pub layouts: *const dtl_layout_t,
-    /// (required) Registers the plugin's backends with host->backend_register; at least one. Called
-    /// once when the plugin is loaded, and again when it is loaded after its backends are gone:
-    /// after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a forked child. A
-    /// status other than DTL_SUCCESS means that nothing was registered: what was is taken back.
-    /// Thread: the one whose call needs plugins; other calls that need them wait, so be quick and
-    /// leave hardware alone (a table's is_available is called later). Locks held: none of the
-    /// program's. It must not call dtl_ functions other than the host's, must not wait for threads
-    /// that do, must not throw.
+    /// (required) Registers the backends of the plugin with host->backend_register; at least one.
+    ///
+    /// It is called once when the plugin is loaded, and again when the plugin is loaded after its
+    /// backends are gone: after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a
+    /// forked child. If it returns a status other than DTL_SUCCESS, all its registrations are
+    /// undone. It runs in the thread whose call needs plugins. Other calls that need them wait, so
+    /// it must be quick and must not access hardware (is_available of a table is called later). No
+    /// lock of the program is held. It must not call dtl_ functions other than those of the host,
+    /// must not wait for threads that do, and must not throw.
     pub load: Option<unsafe extern "C" fn(host: *const dtl_host_api_t) -> dtl_status_t>,
-    /// Environments that its backends need: "name", or "name>=version"; its own or others'. A
-    /// backend of the plugin cannot be used (its is_available is "no", with the reason) unless they
-    /// can be; they are required before the first use of it, and stay until dtl_finalize. NULL =
-    /// none.
+    /// Environments that the backends of the plugin need: "name" or "name>=version", its own or
+    /// others. If they cannot be required, the backends are not available, with that reason. They
+    /// are required before the first use of a backend of the plugin, and stay until dtl_finalize.
+    /// NULL = none.
     /// cbindgen:appended
     /// dtl: len(environment_count) opt(environment_count==0) until(forever)
     pub environments: *const *const c_char,
-    /// Entries of `environments`; at most 256.
+    /// Entries of `environments`, at most 256.
     pub environment_count: u32,
     /// Must be 0.
     pub reserved: u32,
 }
 
-/// The one symbol of a plugin file, exported under the name dtl_plugin_entry_v1:
+/// Entry of a plugin file: its only symbol, exported under the name dtl_plugin_entry_v1:
 ///
 ///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t
 ///   *out) {
@@ -228,58 +233,63 @@ pub struct dtl_plugin_t {
 ///       return DTL_SUCCESS;
 ///   }
 ///
-/// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
-/// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status
-/// other than DTL_SUCCESS refuses the load; the entry gives the reason to host->set_error. Thread,
-/// locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
+/// It must only fill in `out` (no threads, no driver, no files). It is called once for each
+/// process; again only if it failed. It runs in the thread whose call needs plugins, with no lock
+/// of the program held. It must not call dtl_ functions other than those of the host, must not wait
+/// for threads that do, and must not throw.
+///
+/// @param out  4096 writable bytes, whatever sizeof(dtl_plugin_t) is in this header.
+/// @return DTL_SUCCESS. Any other status refuses the load; the entry passes the reason to
+///         host->set_error.
 /// dtl:host until(forever)
 pub type dtl_plugin_entry_fn_t = Option<
     unsafe extern "C" fn(host: *const dtl_host_api_t, out: *mut dtl_plugin_t) -> dtl_status_t,
 >;
 
-/// The plugin is loaded: its backends are registered.
+/// State of a plugin: loaded, and its backends are registered.
+/// dtl: section(ffi/library/plugin)
 pub const DTL_PLUGIN_LOADED: i32 = 1;
-/// The plugin could not be loaded, or this file or folder was refused: see `reason`.
+/// State of a plugin: not loaded, or this file or folder was refused; see `reason`.
 pub const DTL_PLUGIN_FAILED: i32 = 2;
-/// The plugin was loaded, but its backends have been unregistered since, or dtl_finalize took them.
+/// State of a plugin: loaded, but its backends have been unregistered, or removed by dtl_finalize.
 pub const DTL_PLUGIN_IDLE: i32 = 3;
 
-/// What became of a plugin file, or of a folder that was searched for plugins. Start from
-/// DTL_PLUGIN_INFO_INIT. All texts live for ever and are never NULL.
+/// State of a plugin file, or of a folder that was searched for plugins. Start from
+/// DTL_PLUGIN_INFO_INIT. All texts are valid until the process ends, and never NULL.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_plugin_info_t {
     /// sizeof(dtl_plugin_info_t), set by DTL_PLUGIN_INFO_INIT.
     pub struct_size: u32,
-    /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
+    /// DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
     /// dtl: values(DTL_PLUGIN_)
     pub state: i32,
-    /// The status that the attempt ended with.
+    /// Status with which the attempt ended.
     pub status: dtl_status_t,
-    /// The ABI version that library and plugin agreed on; 0 = it did not come to that.
+    /// ABI version on which library and plugin agreed; 0 = the attempt ended earlier.
     /// cbindgen:init=0
     pub abi_version: u32,
-    /// The file or folder, without symbolic links where it exists.
+    /// File or folder, without symbolic links if it exists.
     /// dtl: lives(forever)
     pub path: *const c_char,
-    /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that
-    /// failed although `load` returned DTL_SUCCESS, which is also a warning in the log.
+    /// Reason of the failure; empty if there was none. For a loaded plugin, a backend_register that
+    /// failed although `load` returned DTL_SUCCESS; it is also logged as a warning.
     /// dtl: lives(forever)
     pub reason: *const c_char,
     /// Origin of the request to load it: "dtl_backend_load", "dtl_backend_load_dir",
     /// "DTL_PLUGIN_PATH" or "installed".
     /// dtl: lives(forever)
     pub origin: *const c_char,
-    /// The plugin's own name; empty if it did not come to that, as the next three.
+    /// Name of the plugin; empty if the attempt ended earlier, as the next three fields.
     /// dtl: lives(forever)
     pub name: *const c_char,
-    /// Its version.
+    /// Version of the plugin.
     /// dtl: lives(forever)
     pub version: *const c_char,
-    /// The plugin's own description.
+    /// Description of the plugin.
     /// dtl: lives(forever)
     pub description: *const c_char,
-    /// The names of its backends that are registered, separated by ", ".
+    /// Names of its registered backends, separated by ", ".
     /// dtl: lives(forever)
     pub backends: *const c_char,
 }

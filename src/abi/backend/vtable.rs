@@ -1,4 +1,5 @@
-//! The tables of function pointers of execution, and the one that names all tables of a backend.
+//! Backend tables: execution, the table of tables, registration.
+//! dtl: header(dtl_backend.h)
 
 use crate::abi::devices::exec::{
     dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t, dtl_source_t, dtl_text_fn_t,
@@ -12,10 +13,14 @@ pub use super::vtable_memory::*;
 
 // Shorthand for the slots' types would hide them from C readers, so they are spelled out.
 
-/// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or absent: streams
-/// (the stream_ slots), events (the event_ slots; they need the streams), host execution (execute,
-/// parallel_for, max_parallelism), and modules (module_compile to kernel_launch; they need the
-/// streams). Absent: the library's own, on host threads; modules: DTL_ERROR_NOT_SUPPORTED.
+/// Component of execution. The rules of dtl_device_vtable_t apply.
+///
+/// There are four groups of slots, each complete or absent: streams (stream_create, stream_destroy,
+/// stream_synchronize), events (event_create, event_destroy, event_record, event_query; they need
+/// the streams), host execution (execute, parallel_for, max_parallelism), and modules
+/// (module_compile to kernel_launch; they need the streams). For an absent group the library
+/// provides an implementation on host threads; absent modules are DTL_ERROR_NOT_SUPPORTED. Slots
+/// without a group in front of their text are optional.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_exec_vtable_t {
@@ -23,7 +28,7 @@ pub struct dtl_exec_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (streams) Creates a stream on a device; *out_stream is the backend's own pointer, not NULL.
+    /// (streams) Creates a stream on a device. *out_stream is the backend's pointer, not NULL.
     /// dtl: opt(stream_destroy==NULL&&stream_synchronize==NULL)
     pub stream_create: Option<
         unsafe extern "C" fn(
@@ -33,18 +38,19 @@ pub struct dtl_exec_vtable_t {
             out_stream: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (streams) Destroys a stream that stream_create made. Work that is queued in the stream must
-    /// still run: wait for it, or return at once and let it finish.
+    /// (streams) Destroys a stream of stream_create. Work that is queued in the stream must still
+    /// run. The slot may wait for it, or return immediately and let it finish.
     /// dtl: opt(stream_create==NULL&&event_create==NULL&&module_compile==NULL)
     pub stream_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// (streams) Waits for all work in the stream; a failure of that work is the status.
+    /// (streams) Waits for all work in the stream. If the work failed, the slot returns that
+    /// status.
     /// dtl: opt(stream_create==NULL&&event_create==NULL&&module_compile==NULL)
     pub stream_synchronize:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// Whether all work is done, without waiting. NULL: an event is recorded and queried. If the
-    /// event slots are missing as well, dtl_stream_query waits for the stream, as dtl_event_record
-    /// does.
+    /// Writes 1 if all work in the stream is done, otherwise 0, without waiting. NULL: the library
+    /// records and queries an event. If the event slots are NULL too, dtl_stream_query waits for
+    /// the stream, and so does dtl_event_record.
     /// dtl: opt
     pub stream_query: Option<
         unsafe extern "C" fn(
@@ -53,7 +59,8 @@ pub struct dtl_exec_vtable_t {
             out_done: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// Work queued from now on waits for the event. NULL: the caller waits for the event.
+    /// Makes work that is queued from now on wait for the event. NULL: the calling thread waits for
+    /// the event.
     /// dtl: opt
     pub stream_wait_event: Option<
         unsafe extern "C" fn(
@@ -62,8 +69,8 @@ pub struct dtl_exec_vtable_t {
             event: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Calls fn(user) on a host thread once the work before is done. NULL: the caller waits, then
-    /// calls.
+    /// Queues a call of function(user) on a host thread, after the work queued before. NULL: the
+    /// calling thread waits for the stream, then calls the function.
     /// dtl: opt
     pub stream_host_callback: Option<
         unsafe extern "C" fn(
@@ -73,7 +80,7 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (events) Creates an event; *out_event is the backend's own pointer, not NULL.
+    /// (events) Creates an event. *out_event is the backend's pointer, not NULL.
     /// dtl: opt(event_destroy==NULL&&event_record==NULL&&event_query==NULL)
     pub event_create: Option<
         unsafe extern "C" fn(
@@ -82,11 +89,11 @@ pub struct dtl_exec_vtable_t {
             out_event: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (events) Destroys an event that event_create made.
+    /// (events) Destroys an event of event_create.
     /// dtl: opt(event_create==NULL)
     pub event_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
-    /// (events) Marks the present end of the stream; replaces an earlier record.
+    /// (events) Records the event at the current end of the stream. It replaces an earlier record.
     /// dtl: opt(event_create==NULL)
     pub event_record: Option<
         unsafe extern "C" fn(
@@ -95,10 +102,12 @@ pub struct dtl_exec_vtable_t {
             stream: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (events) Whether the work before the record is done. Never recorded = done. If that work
-    /// failed, each query and wait returns that failure as its status, until the event is recorded
-    /// again. A status that a callback in the stream returned is not a failure of the work: the
-    /// library reports it itself.
+    /// (events) Writes 1 if the work before the record is done or the event was never recorded,
+    /// otherwise 0.
+    ///
+    /// If that work failed, every query and every wait returns the failure as its status, not only
+    /// the first one, until the event is recorded again. A status that a callback in the stream
+    /// returned is not a failure of the work: the library reports it itself.
     /// dtl: opt(event_create==NULL)
     pub event_query: Option<
         unsafe extern "C" fn(
@@ -107,11 +116,12 @@ pub struct dtl_exec_vtable_t {
             out_done: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// Waits for the event. NULL: event_query is polled.
+    /// Waits for the event. NULL: the library polls event_query.
     /// dtl: opt
     pub event_sync:
         Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
-    /// Nanoseconds between two recorded, completed events. NULL: NOT_SUPPORTED.
+    /// Writes the nanoseconds between two recorded, completed events. NULL:
+    /// DTL_ERROR_NOT_SUPPORTED.
     /// dtl: opt
     pub event_elapsed: Option<
         unsafe extern "C" fn(
@@ -121,8 +131,10 @@ pub struct dtl_exec_vtable_t {
             out_ns: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Queues a kernel made from a function. NULL: it is run over the grid on the host, in the
-    /// stream's order (a host callback).
+    /// Queues a kernel that was created from a host function, which the backend calls once for each
+    /// thread of the grid. NULL, and for functions that run a whole block: the library runs the
+    /// grid on the host in a host callback of the stream, and waits for the stream if
+    /// stream_host_callback is NULL too.
     /// dtl: opt
     pub launch: Option<
         unsafe extern "C" fn(
@@ -136,7 +148,8 @@ pub struct dtl_exec_vtable_t {
             count: u64,
         ) -> dtl_status_t,
     >,
-    /// (host execution) Runs fn(user) and returns when it has run; its status is the result.
+    /// (host execution) Runs function(user) and returns when it has run. The slot returns its
+    /// status.
     /// dtl: opt(parallel_for==NULL&&max_parallelism==NULL)
     pub execute: Option<
         unsafe extern "C" fn(
@@ -145,8 +158,8 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (host execution) Runs begin ... end-1 in pieces of at most `grain` (at least 1) and returns
-    /// when all have run; the first failing status of a piece is the result.
+    /// (host execution) Runs the iterations begin to end-1 in chunks of at most `grain` (at least
+    /// 1), and returns when all have run. The slot returns the first failing status of a chunk.
     /// dtl: opt(execute==NULL)
     pub parallel_for: Option<
         unsafe extern "C" fn(
@@ -158,23 +171,28 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (host execution) Most iterations that ever run at the same time (at least 1).
+    /// (host execution) Writes the maximum number of iterations that run at the same time (at least
+    /// 1).
     /// dtl: opt(execute==NULL)
     pub max_parallelism:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
-    /// Into how many pieces a loop is best cut. NULL: max_parallelism.
+    /// Writes the number of chunks into which a loop is best divided. NULL: max_parallelism.
     /// dtl: opt
     pub suggested_parallelism:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
-    /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer,
-    /// not NULL. The source is valid during the call; its size_bytes is never 0 and a NUL follows
-    /// the bytes. Language 0 is the backend's own; its sources may include dtl_kernel.h. The
-    /// backend must make that header available (its own copy, or the folder in which it is
-    /// installed): source->files does not contain it, nor do the options contain its folder. A
-    /// language that the backend does not take: DTL_ERROR_NOT_SUPPORTED with a text that names
-    /// those it takes. An error in the source: DTL_ERROR_COMPILE_FAILED. `log(log_user, ...)`, not
-    /// NULL, takes the compiler's whole log, also that of a success. Several threads compile at
-    /// once.
+    /// (modules) Compiles or loads source for a device. *out_module is the backend's pointer, not
+    /// NULL.
+    ///
+    /// The source is valid during the call. Its size_bytes is never 0, and a NUL follows the bytes.
+    /// Language 0 is the default language of the backend; its sources may include dtl_kernel.h. The
+    /// backend must make that header available to its compiler (its own copy, or the folder in
+    /// which it is installed): source->files does not contain it, and the options do not contain
+    /// its folder.
+    ///
+    /// If the backend does not support the language, it returns DTL_ERROR_NOT_SUPPORTED with a text
+    /// that names the supported ones. An error in the source is DTL_ERROR_COMPILE_FAILED.
+    /// `log(log_user, ...)`, never NULL, receives the whole log of the compiler, also after a
+    /// success. Several threads may compile at once.
     /// cbindgen:appended
     /// dtl: opt(module_destroy==NULL&&kernel_get==NULL&&kernel_destroy==NULL&&kernel_launch==NULL)
     pub module_compile: Option<
@@ -187,13 +205,13 @@ pub struct dtl_exec_vtable_t {
             out_module: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (modules) Destroys a module that module_compile gave; its kernels are destroyed before.
+    /// (modules) Destroys a module of module_compile. Its kernels are destroyed before.
     /// dtl: opt(module_compile==NULL)
     pub module_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, module: *mut c_void) -> dtl_status_t>,
-    /// (modules) Finds a kernel; *out_kernel is the backend's own pointer, not NULL, and each that
-    /// was given is destroyed once. No such kernel: DTL_ERROR_NOT_FOUND. `signature` as in
-    /// dtl_kernel_get, checked; NULL if there is none.
+    /// (modules) Finds a kernel in a module. *out_kernel is the backend's pointer, not NULL; each
+    /// one is destroyed once. If there is no such kernel, the status is DTL_ERROR_NOT_FOUND.
+    /// `signature` is that of dtl_kernel_get, already checked; NULL if there is none.
     /// dtl: opt(module_compile==NULL)
     pub kernel_get: Option<
         unsafe extern "C" fn(
@@ -204,12 +222,12 @@ pub struct dtl_exec_vtable_t {
             out_kernel: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (modules) Destroys a kernel that kernel_get gave. Launches that are queued still run.
+    /// (modules) Destroys a kernel of kernel_get. Launches that are queued must still run.
     /// dtl: opt(module_compile==NULL)
     pub kernel_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, kernel: *mut c_void) -> dtl_status_t>,
-    /// (modules) Queues a kernel that kernel_get gave; args[i] points to sizes[i] bytes, valid
-    /// during the call. If the kernel has a signature, number and sizes match it.
+    /// (modules) Queues a kernel of kernel_get. args[i] points to sizes[i] bytes, valid during the
+    /// call. If the kernel has a signature, the number and sizes of the arguments match it.
     /// dtl: opt(module_compile==NULL)
     pub kernel_launch: Option<
         unsafe extern "C" fn(
@@ -227,8 +245,9 @@ pub struct dtl_exec_vtable_t {
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 pub const DTL_BACKEND_NO_COMPUTE: u64 = 1;
 
-/// A backend: up to five components, each NULL where it has none. The tables are copied at
-/// registration; `self` and what it points to must live until `destroy`.
+/// Backend: up to five components, each NULL if the backend does not have it; at least one. The
+/// tables are copied at registration. `self` and the data behind it must live until `destroy` is
+/// called.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_backend_vtable_t {
@@ -236,16 +255,16 @@ pub struct dtl_backend_vtable_t {
     pub struct_size: u32,
     /// DTL_ABI_VERSION of the header it was compiled with.
     pub abi_version: u32,
-    /// Rank in the automatic choice; 0 = 40, INT32_MIN = never chosen.
+    /// Priority in the automatic choice; 0 = 40, INT32_MIN = never chosen.
     pub auto_priority: i32,
     /// Must be 0.
     pub reserved: u32,
     /// DTL_BACKEND_NO_COMPUTE or 0.
     /// dtl: flags(DTL_BACKEND_NO_COMPUTE)
     pub flags: u64,
-    /// Whether it can run here: *out_yes = 0 or 1; if 0, the reason is written to `why` (cap
-    /// bytes). Must not fail on a machine without the hardware: a failure counts as 0, with the
-    /// failure as the reason. NULL: always available.
+    /// Checks whether the backend can run here: *out_yes = 0 or 1. For 0 it writes the reason to
+    /// `why` (cap bytes). It must not fail on a machine without the hardware: a failure counts as
+    /// 0, with the failure as the reason. NULL: always available.
     /// dtl: opt
     pub is_available: Option<
         unsafe extern "C" fn(
@@ -255,7 +274,8 @@ pub struct dtl_backend_vtable_t {
             cap: u64,
         ) -> dtl_status_t,
     >,
-    /// Whether it has a feature of this name. NULL: the components are its features.
+    /// Checks whether the backend has a feature: *out_yes = 0 or 1. It is called only for names
+    /// that dtl_backend_supports does not resolve itself. NULL: the backend has no other features.
     /// dtl: opt
     pub supports: Option<
         unsafe extern "C" fn(
@@ -264,23 +284,23 @@ pub struct dtl_backend_vtable_t {
             out_yes: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// Called once, after the last use, when the backend is unregistered, replaced or the library
-    /// is finalized. NULL: nothing to do.
+    /// Called once, after the last use, when the backend is unregistered or replaced, or the
+    /// library is finalized. NULL: there is nothing to do.
     /// dtl: opt
     pub destroy: Option<unsafe extern "C" fn(self_: *mut c_void)>,
-    /// Devices, or NULL.
+    /// Devices; NULL = none.
     /// dtl: opt
     pub device: *const dtl_device_vtable_t,
-    /// Memory, or NULL.
+    /// Memory; NULL = none.
     /// dtl: opt
     pub memory: *const dtl_memory_vtable_t,
-    /// Transfers, or NULL.
+    /// Transfers; NULL = none.
     /// dtl: opt
     pub transfer: *const dtl_transfer_vtable_t,
-    /// Execution, or NULL.
+    /// Execution; NULL = none.
     /// dtl: opt
     pub exec: *const dtl_exec_vtable_t,
-    /// Communication, or NULL.
+    /// Communication; NULL = none.
     /// dtl: opt
     pub comm: *const dtl_comm_vtable_t,
 }

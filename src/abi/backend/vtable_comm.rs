@@ -1,4 +1,5 @@
-//! The table of function pointers of a backend that communicates, and what its slots take.
+//! Backend tables: communication.
+//! dtl: header(dtl_backend.h)
 
 #![allow(
     clippy::type_complexity,
@@ -9,123 +10,136 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use std::ffi::{c_char, c_void};
 
-/// Arguments of a comm table's `open`.
+/// Arguments of the slot `open` of a comm table.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_open_t {
-    /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
+    /// sizeof(dtl_comm_open_t) of the library. Read only fields inside it.
     pub struct_size: u32,
-    /// Rank that the caller or launcher names, below size; -1 = none did.
+    /// Rank that the caller or the launcher assigned, below `size`; -1 = none.
     /// dtl: rank
     pub rank: i32,
-    /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
+    /// Number of ranks that the caller or the launcher specified; -1 = none, and then `rank` is -1
+    /// too.
     pub size: i32,
     /// 0.
     pub reserved: u32,
     /// Flags of the dtl_comm_desc_t.
     /// dtl: flags(DTL_COMM_DETERMINISTIC|DTL_COMM_NO_DUP|DTL_COMM_STAGE)
     pub flags: u64,
-    /// The job's name: the same on all ranks and in every open of the job, and no other job on this
-    /// node has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller
-    /// nor the launcher names one, so a transport whose ranks meet by it refuses more than one rank
-    /// with DTL_ERROR_INVALID_ARGUMENT.
+    /// Name of the job: the same on all ranks and in every open of the job, and different from the
+    /// names of all other jobs on this node. It has any length and any characters ('/' too), and is
+    /// never NULL. It is empty if neither the caller nor the launcher set one; a transport whose
+    /// ranks find each other by the name then refuses more than one rank with
+    /// DTL_ERROR_INVALID_ARGUMENT.
     /// dtl: lives(call)
     pub job: *const c_char,
-    /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
+    /// Time limit of the wait for the other ranks, in nanoseconds; at most 30 s.
     pub timeout_ns: u64,
-    /// `config` of the dtl_comm_desc_t, unread.
+    /// `config` of the dtl_comm_desc_t, which the library does not read.
     /// dtl: opaque
     pub config: *mut c_void,
 }
 
-/// What a comm table's `test` tells of a completed operation.
+/// Result of a completed operation, as the slot `test` of a comm table reports it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_comm_done_t {
-    /// For a completed receive, the rank that sent. With DTL_ERROR_RANK_FAILURE, the rank that
-    /// failed. Zeroed before the call.
+    /// For a completed receive, the rank that sent the message. With DTL_ERROR_RANK_FAILURE, the
+    /// rank that failed. Zeroed before the call.
     /// dtl: rank
     pub source: i32,
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE ...
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE or another
+    /// failure.
     pub status: dtl_status_t,
-    /// A receive: the message's match word.
+    /// For a receive, the match word of the message.
     pub match_word: u64,
-    /// A receive: the message's true size, also when truncated.
+    /// For a receive, the true size of the message, also if it was truncated.
     pub size_bytes: u64,
 }
 
-/// Most bytes of the key that a comm table's `win_create` gives.
+/// Maximum size in bytes of the key that the slot `win_create` of a comm table writes.
 pub const DTL_WIN_KEY_BYTES: u32 = 256;
 
-/// Flag of dtl_comm_vtable_t: the slots are called in calls of the program only, never by a thread
-/// of the library's own, which nothing would keep apart from the program's calls of what is below
-/// (an MPI that gave MPI_THREAD_SERIALIZED, say). Windows are then served by the target's calls
-/// only.
+/// Flag of dtl_comm_vtable_t: slots are called only inside calls of the program, never by a thread
+/// of the library. For transports whose lower layer the program also calls and that need these
+/// calls serialised (for example an MPI that provides MPI_THREAD_SERIALIZED). Windows are then
+/// served only by calls of the target.
 pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 
-/// The comm component: five required slots move bytes. The library makes all the rest of them:
-/// matching of tags, any tag and communicators in one table's messages, probing, synchronous sends,
-/// withdrawal, truncation, collectives.
+/// Component of communication: five required slots move bytes.
 ///
-/// For that it packs small messages and its own control words into frames of at most 8192 bytes,
-/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that
-/// are always posted. A larger message travels alone, straight from and to the program's buffers,
-/// under a word of its own, to a receive that names its source, has exactly its size and is posted
-/// before the message is sent. So a table sees nothing but: sends to any rank, match words below
-/// 2^28, receives of exactly one word from one rank or from any, messages that fit. A rank may send
-/// to itself (close does so, with no bytes).
+/// The library builds everything else on them: matching of tags, any-tag receives and several
+/// communicators over one open table, probing, synchronous sends, cancellation, truncation and
+/// collectives.
 ///
-/// What the slots must keep: two messages of one rank under one word are received in the order
-/// sent, by receives in the order posted, whichever of them names its source.
+/// Messages. The library packs small messages and its control data into frames of at most 8192
+/// bytes. Frames have match word 0, and up to 8 receives from DTL_ANY_SOURCE are always posted for
+/// them. A larger message is sent separately, directly between the program's buffers, under a match
+/// word of its own. Its receive names the source, has exactly the size of the message, and is
+/// posted before the message is sent. So a table handles only: sends to any rank; match words below
+/// 2^28; receives of exactly one match word from one rank or from any; messages that fit the
+/// buffer. A rank may send to itself (close does so, with 0 bytes).
 ///
-/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that
-/// can no longer complete, and on one or all receives from any source that are posted at that time
-/// (if none is, on the next), with `source` set to the rank that died; others take messages of the
-/// living. Any other failure of a receive from any source, or of a frame's send, means that the
-/// transport is done for: it touches no buffer any more, and all operations end with that status.
-/// After an output that cannot be (a number that is no status, another match word or source than
-/// the receive's) nothing can be sent or received either, but the library keeps each buffer that
-/// `test` has not given back, and never frees its own.
+/// Order. Messages from one rank under one match word must be received in the order in which they
+/// were sent, by the receives in the order in which they were posted, whether these name the source
+/// or not.
 ///
-/// Windows: two groups of slots for transports that reach other ranks' memory without their help,
-/// each whole or absent: transfers (win_create, win_attach, win_destroy, win_put, win_get,
-/// win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap), which need the
-/// transfers. NULL: what is absent is made of messages that the target serves. So are fences and
-/// locks in any case. The slots are used for windows of all of the communicator's ranks in their
-/// order (those of dtl_comm_dup too); for windows of some of them messages are. Bounds are checked
-/// before. An operation is polled by `test`, as any other is, and has a word of the same kind (of
-/// its result only the status is read). Operations have no order among themselves, except where
-/// win_flush and win_accumulate define one. The work that they need of their target's process may
-/// be done by `test` there: the library calls it in every call that waits, and in a thread of its
-/// own while none does (but see DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with
-/// DTL_ERROR_RANK_FAILURE.
+/// Failures. If the transport detects that a rank died, it completes with DTL_ERROR_RANK_FAILURE
+/// every operation that can no longer complete. It completes in the same way one or all of the
+/// receives from any source that are posted at that time, or the next one if none is posted.
+/// `source` is the rank that died. Other receives from any source accept messages from the living
+/// ranks. Any other failure of a receive from any source, or of the send of a frame, means that the
+/// whole transport has failed: it must not access any buffer any more, and all operations end with
+/// that status. After an invalid output (a number that is not a status, or a match word or source
+/// that differs from those of the receive) nothing can be sent or received either. The library then
+/// keeps every buffer whose operation `test` has not completed, and never frees its own.
 ///
-/// Thread: any, but one at a time for each communicator that `open` gave. Only open, close and
-/// win_destroy may block. A slot must not throw. It must not call dtl_comm_, dtl_win_ and
-/// dtl_request_ functions, on any communicator: such a call may wait for a lock that the slot's own
-/// caller holds. `test` also makes progress on all operations of its comm.
+/// Windows. Two groups of slots are for transports that access the memory of other ranks without
+/// their help. Each group is complete or absent: transfers (win_create, win_attach, win_destroy,
+/// win_put, win_get, win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap),
+/// which need the transfers. If a group is absent, the library implements it by messages that the
+/// target serves. It always implements fences and locks in this way. The slots are used for windows
+/// over all ranks of the communicator in their order (also on a dtl_comm_dup); windows over some of
+/// the ranks use messages. The library checks bounds before a call. `test` completes these
+/// operations like any other; of the result, only the status is read. Operations are unordered,
+/// except where win_flush and win_accumulate define an order. If an operation needs help from the
+/// process of its target, `test` there may give it: the library calls `test` in every waiting call
+/// and, while there is none, from a thread of its own (but see DTL_COMM_ONLY_IN_CALLS). Operations
+/// on a dead rank end with DTL_ERROR_RANK_FAILURE.
+///
+/// Threads. The slots are called from any thread, but by one thread at a time for each communicator
+/// of `open`. Only open, close and win_destroy may block. A slot must not throw. It must not call
+/// dtl_comm_, dtl_win_ and dtl_request_ functions on any communicator, because such a call may wait
+/// for a lock that the caller of the slot holds.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_vtable_t {
     /// sizeof(dtl_comm_vtable_t).
     pub struct_size: u32,
-    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below
-    /// 2^28.
+    /// Number of bits of the match word that the transport compares, 28 to 64; 0 = 64. All match
+    /// words are below 2^28.
     pub match_bits: u32,
     /// DTL_COMM_ONLY_IN_CALLS or 0.
     /// dtl: flags(DTL_COMM_ONLY_IN_CALLS)
     pub flags: u64,
-    /// (required) Opens the communicator: its own pointer, this process' rank and the number of
-    /// ranks. Collective over the ranks, and called as often as the program opens one of this kind:
-    /// each is a communicator of its own, though `args` may be the same. All ranks of a job open in
-    /// one order. (dup and split do not open: they share one.) May wait, until args->timeout_ns has
-    /// passed: then DTL_ERROR_TIMEOUT, ranks are missing; name them. A failed open leaves nothing
-    /// behind. While it waits, this thread calls no other slot. Just before, the library calls
-    /// `test` some 30 times on each communicator that is open, so messages that were sent on them
-    /// and find room can leave. Do not rely on more than that: a message that is still queued then
-    /// may stay queued until open returns, and a rank that waits for it reaches its own open late
-    /// or never. To be independent of this, send the queued messages while open waits.
-    /// DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only once in a process.
+    /// (required) Opens a communicator, and writes the transport's pointer to it, the rank of this
+    /// process and the number of ranks.
+    ///
+    /// It is collective over the ranks. It is called each time the program opens a communicator of
+    /// this kind, and creates an independent one each time, even if `args` are the same. All ranks
+    /// of a job open in the same order. (dup and split do not call it: they share an open
+    /// communicator.) It may wait for the other ranks up to args->timeout_ns; then it returns
+    /// DTL_ERROR_TIMEOUT with a text that names the missing ranks. A failed open must not leave
+    /// anything behind. A transport that opens only once in a process returns
+    /// DTL_ERROR_NOT_SUPPORTED on every rank.
+    ///
+    /// Progress during open: this thread calls no other slot while open waits. Immediately before
+    /// open, the library calls `test` about 30 times on each open communicator, so that queued
+    /// messages can leave if there is room for them. Messages that are still queued after that may
+    /// stay queued until open returns. A rank that waits for such a message then reaches its own
+    /// open late or never, so that open can time out. A transport prevents this by sending its
+    /// queued messages while open waits.
     pub open: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -135,18 +149,22 @@ pub struct dtl_comm_vtable_t {
             out_size: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// (required) Closes what open gave. No operation is pending, unless the transport has not
-    /// ended them within a second; their buffers then stay valid for ever. What was sent must still
-    /// arrive: each send that `test` called done, also at ranks that read it later. Not collective:
-    /// others close when they do, and may see a rank that closed as one that died, once they have
-    /// what it sent.
+    /// (required) Closes a communicator.
+    ///
+    /// No operation is pending, unless the transport has not completed it within a second; its
+    /// buffer then stays valid until the process ends. Every send that `test` reported as done must
+    /// still arrive, also at ranks that receive it later. The call is not collective: other ranks
+    /// close at other times. They may treat a closed rank as one that died, after they have
+    /// received what it sent.
     pub close: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void) -> dtl_status_t>,
-    /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays
-    /// untouched until the operation is done. *out_op is the transport's own word for it. The order
-    /// of sends to one rank under one word is the order of the calls. Move at once what there is
-    /// room for: to the program a small send is over now, and its next call may be far away, or an
-    /// `open` that waits for ranks which wait for this message. DTL_ERROR_BUSY: no room now; the
-    /// library calls again later. Any other failure is that of the send.
+    /// (required) Starts a send of size_bytes (0 is allowed; `buf` may then be NULL).
+    ///
+    /// `buf` must not change until the operation is done. *out_op is any number by which the
+    /// transport identifies the operation. Sends to one rank under one match word are ordered as
+    /// the calls. Transmit immediately what there is room for: for the program a small send is
+    /// complete now, and its next call may be much later, or may be an `open` that waits for ranks
+    /// which wait for this message. DTL_ERROR_BUSY means that there is no room now; the library
+    /// calls again later. Any other failure is that of the send.
     pub isend: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -159,9 +177,11 @@ pub struct dtl_comm_vtable_t {
         ) -> dtl_status_t,
     >,
     /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE)
-    /// under exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls
-    /// again later. Any other failure of the first ones, which follow `open`, is that of
-    /// dtl_comm_open on this rank only: make `open` fail where it is known before, on every rank.
+    /// under exactly this match word; `ignore` is 0.
+    ///
+    /// DTL_ERROR_BUSY means that there is no room now; the library calls again later. If one of the
+    /// first receives, which follow `open`, fails otherwise, dtl_comm_open fails on this rank only.
+    /// Where such a failure is predictable, `open` must fail on every rank instead.
     pub irecv: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -174,11 +194,13 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result
-    /// filled, the operation is over; its word may be used for another one. A status other than
-    /// success means that asking failed and the operation lives on; a failed operation is done with
-    /// its status in the result. Any other number than 0 and 1 in *out_done is a failed call too,
-    /// with DTL_ERROR_NATIVE_BACKEND.
+    /// (required) Makes progress on all operations of the communicator and tests one.
+    ///
+    /// *out_done = 1: the operation is complete, and *out_result is filled. Its number may be used
+    /// for another operation. *out_done = 0: it continues. A failed operation is complete, with its
+    /// status in the result. If the slot itself returns a status other than DTL_SUCCESS, the test
+    /// failed and the operation continues. Any other number in *out_done is treated as such a
+    /// failure, with DTL_ERROR_NATIVE_BACKEND.
     pub test: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -188,21 +210,24 @@ pub struct dtl_comm_vtable_t {
             out_result: *mut dtl_comm_done_t,
         ) -> dtl_status_t,
     >,
-    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it
-    /// was withdrawn and as usual if it was too late. Used before close only. NULL: a message from
-    /// this rank to itself ends each receive that is still posted.
+    /// Requests cancellation of a receive. The receive then completes through `test`: with
+    /// DTL_ERROR_CANCELED if it was cancelled, otherwise normally. Used before close only. NULL: a
+    /// message from this rank to itself completes each receive that is still posted.
     /// dtl: opt
     pub cancel: Option<
         unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void, op: u64) -> dtl_status_t,
     >,
-    /// (transfers) Makes memory of this rank reachable for the others: *out_win is the transport's
-    /// own pointer for this rank's side of a window, not NULL; `key` gets up to DTL_WIN_KEY_BYTES
-    /// bytes with which other ranks find the memory, *out_key_bytes how many. Not collective, must
-    /// not block: the library carries the keys. `base` has size_bytes and stays valid until
-    /// win_destroy. Any memory of the program's, any alignment; NULL and 0 on a rank that has none
-    /// (it puts and gets like the others, nobody reaches it). A failure (not of this memory; no
-    /// more windows): messages do it, on all ranks, and dtl_explain has the text. Equivalents:
-    /// ibv_reg_mr, ucp_mem_map with ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
+    /// (transfers) Makes memory of this rank accessible to the others.
+    ///
+    /// *out_win is the transport's pointer for this rank's side of a window, not NULL. `key`
+    /// receives up to DTL_WIN_KEY_BYTES bytes with which other ranks access the memory,
+    /// *out_key_bytes their number. The call is not collective and must not block; the library
+    /// distributes the keys. `base` has size_bytes and stays valid until win_destroy. It is any
+    /// memory of the program with any alignment; NULL and 0 on a rank that exposes none (it puts
+    /// and gets like the others, and nothing accesses it). If the slot fails (for example for this
+    /// kind of memory, or because there are too many windows), the window uses messages on all
+    /// ranks, and dtl_explain has the text. Equivalents: ibv_reg_mr, ucp_mem_map with
+    /// ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
     /// cbindgen:appended
     /// dtl: opt(win_attach==NULL&&win_destroy==NULL&&win_put==NULL&&win_get==NULL&&win_flush==NULL)
     pub win_create: Option<
@@ -216,11 +241,13 @@ pub struct dtl_comm_vtable_t {
             out_key_bytes: *mut u32,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Tells a window how a rank's memory is found: `key` is what that rank's
-    /// win_create gave, the same bytes, aligned to 8. Called once for each rank of the window (this
-    /// one too), before anything else but win_destroy, when all of them have made theirs. Ranks
-    /// that it is not called for are not in the window. Must not block. A failure: as for
-    /// win_create. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
+    /// (transfers) Passes the key of a rank's memory to a window: the bytes that win_create wrote
+    /// on that rank, aligned to 8.
+    ///
+    /// It is called once for each rank of the window (this one too), after all of them have called
+    /// win_create and before any other call on the window except win_destroy. Ranks for which it is
+    /// not called are not in the window. It must not block. If it fails, the window uses messages
+    /// on all ranks. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
     /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_attach: Option<
         unsafe extern "C" fn(
@@ -232,11 +259,13 @@ pub struct dtl_comm_vtable_t {
             key_bytes: u32,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Ends what win_create gave. When it returns, nobody changes the memory any more,
-    /// whatever other ranks are at, and no buffer of this rank's operations on it is touched; those
-    /// that are not over never will be, and their words are free. Usually all are over, and all
-    /// ranks have come here; not so after a failure. Not collective; may block for a moment, but
-    /// not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
+    /// (transfers) Destroys what win_create created.
+    ///
+    /// After it returns, no rank changes the memory any more, whatever the other ranks do, and no
+    /// buffer of this rank's operations on it is accessed. Operations that are not complete never
+    /// complete, and their numbers are free. Usually all operations are complete, and all ranks
+    /// have reached this call; not so after a failure. It is not collective. It may block briefly,
+    /// but not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
     /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_destroy: Option<
         unsafe extern "C" fn(
@@ -245,11 +274,14 @@ pub struct dtl_comm_vtable_t {
             win: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Starts a copy of size_bytes (at least 1) to `offset` bytes behind the beginning
-    /// of the target's memory, inside of it; the target may be this rank. *out_op as for isend. It
-    /// is done when `buf`, unchanged until then, is needed no longer; there only with a later
-    /// win_flush. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure is
-    /// that of the operation. Equivalents: IBV_WR_RDMA_WRITE, ucp_put_nbx, fi_write, MPI_Rput.
+    /// (transfers) Starts a copy of size_bytes (at least 1) to the target's memory.
+    ///
+    /// The destination begins `offset` bytes after the beginning of the target's memory, and lies
+    /// inside it. The target may be this rank. *out_op identifies the operation, as in isend. It is
+    /// done when `buf`, which does not change until then, is no longer needed; the bytes are at the
+    /// target only after a later win_flush. DTL_ERROR_BUSY means that there is no room now; the
+    /// library calls again later. Any other failure is that of the operation. Equivalents:
+    /// IBV_WR_RDMA_WRITE, ucp_put_nbx, fi_write, MPI_Rput.
     /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_put: Option<
         unsafe extern "C" fn(
@@ -263,8 +295,10 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (transfers) The reverse, else as win_put: done when the bytes are in `buf`. Equivalents:
-    /// IBV_WR_RDMA_READ, ucp_get_nbx, fi_read, MPI_Rget.
+    /// (transfers) Starts a copy of size_bytes (at least 1) from the target's memory, at `offset`
+    /// bytes after its beginning. It is done when the bytes are in `buf`. Target, *out_op and
+    /// failures are those of win_put. Equivalents: IBV_WR_RDMA_READ, ucp_get_nbx, fi_read,
+    /// MPI_Rget.
     /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_get: Option<
         unsafe extern "C" fn(
@@ -278,11 +312,13 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Starts an operation that is done when all operations on this window that this
-    /// rank started before on that target are done there: a load by the target itself, or any
-    /// rank's operation that starts afterwards, finds what they left. It fails if one of them has
-    /// failed without having been reported. DTL_ERROR_BUSY as for win_put. Equivalents: a read
-    /// behind the writes, ucp_ep_flush_nbx, MPI_Win_flush.
+    /// (transfers) Starts an operation that is done when all earlier operations of this rank on
+    /// this window and target are complete at the target.
+    ///
+    /// A load by the target itself, and any rank's operation that starts afterwards, then finds
+    /// their effects. It fails if one of them has failed without a report. DTL_ERROR_BUSY means
+    /// that there is no room now; the library calls again later. Equivalents: a read after the
+    /// writes, ucp_ep_flush_nbx, MPI_Win_flush.
     /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_flush: Option<
         unsafe extern "C" fn(
@@ -293,12 +329,15 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (atomics) Whether the next two slots do all of a dtype on this window: each operation of the
-    /// table at dtl_reduce_op_t, and compare and swap if it is an integer, BYTE or BOOL. *out_yes =
-    /// 0 or 1. Called when the window is made, once for each built-in dtype. If one rank writes 0,
-    /// the targets apply all operations of that dtype, by messages, so that the two ways never mix.
-    /// An operation that the hardware lacks can be made here of its compare and swap. Must not
-    /// block. A failure: as for win_create.
+    /// (atomics) Reports whether the next two slots support a dtype on this window completely:
+    /// *out_yes = 0 or 1.
+    ///
+    /// Support means each operation of the table at dtl_reduce_op_t, and compare-and-swap if the
+    /// dtype is an integer, BYTE or BOOL. An operation that the hardware lacks can be implemented
+    /// here by compare-and-swap. The slot is called once for each built-in dtype when the window is
+    /// created. If one rank writes 0, the targets apply all operations of that dtype, by messages,
+    /// so that the two methods never mix. It must not block. If it fails, the window uses messages
+    /// on all ranks.
     /// dtl: opt(win_accumulate==NULL&&win_compare_and_swap==NULL)
     pub win_atomics: Option<
         unsafe extern "C" fn(
@@ -309,14 +348,17 @@ pub struct dtl_comm_vtable_t {
             out_yes: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) from
-    /// `offset` bytes on, which may be no multiple of their size. The results are those of the
-    /// library's reductions (DTL_OP_SUM and its kin). `result`: NULL, or room for what was there
-    /// before, not overlapping `buf`; which may be NULL for NO_OP. Each element is changed as a
-    /// whole, whoever else uses these two slots on it with that dtype, the target itself included;
-    /// those of one rank happen in the order of the calls. Done when `buf` is needed no longer and
-    /// `result` is there. DTL_ERROR_BUSY as for win_put. Equivalents: IBV_WR_ATOMIC_FETCH_AND_ADD,
-    /// ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
+    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) at `offset`
+    /// bytes after the beginning of the target's memory.
+    ///
+    /// The offset need not be a multiple of the element size. The results are those of the
+    /// library's reductions (DTL_OP_SUM and the others). `result` is NULL, or receives the previous
+    /// values; it does not overlap `buf`. `buf` may be NULL for NO_OP. Each element changes
+    /// atomically with respect to all uses of these two slots on it with that dtype, including
+    /// those of the target itself. Operations of one rank take place in the order of the calls. The
+    /// operation is done when `buf` is no longer needed and `result` is filled. DTL_ERROR_BUSY
+    /// means that there is no room now; the library calls again later. Equivalents:
+    /// IBV_WR_ATOMIC_FETCH_AND_ADD, ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
     /// dtl: opt(win_atomics==NULL)
     pub win_accumulate: Option<
         unsafe extern "C" fn(
@@ -333,8 +375,9 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (atomics) Starts on one element: if it equals *expected, *value is stored; *result gets what
-    /// it was. Else as win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
+    /// (atomics) Starts a compare-and-swap of one element: if it equals *expected, *value is
+    /// stored. *result receives the previous value. Offset, atomicity, order and failures are those
+    /// of win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
     /// MPI_Compare_and_swap.
     /// dtl: opt(win_atomics==NULL)
     pub win_compare_and_swap: Option<

@@ -1,24 +1,25 @@
-//! Arrays, and DLPack's structs: how libraries hand each other arrays without copying.
+//! Arrays, and the structs of DLPack, with which libraries exchange arrays without copying.
+//! dtl: section(ffi/memory/array)
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::{dtl_dtype_t, dtl_enum_word_t};
 use std::ffi::c_void;
 
-/// Most dimensions of an array.
+/// Maximum number of dimensions of an array.
 pub const DTL_ARRAY_MAX_NDIM: i32 = 64;
 
 /// Flag of `dtl_array_alloc`: every byte is 0.
 pub const DTL_ARRAY_ZERO: u64 = 1;
-/// Told by `dtl_array_info`: it came from a library that does not want it written.
+/// Flag in dtl_array_info_t: the array comes from a library that does not allow writes.
 pub const DTL_ARRAY_READ_ONLY: u64 = 2;
-/// Told by `dtl_array_info`: its elements lie one after the other, the last dimension's together
-/// (C's order).
+/// Flag in dtl_array_info_t: the elements are contiguous in C order (the last index varies
+/// fastest).
 pub const DTL_ARRAY_CONTIGUOUS: u64 = 4;
-/// Told by `dtl_array_info`: its memory is another library's (`dtl_array_import`).
+/// Flag in dtl_array_info_t: the memory belongs to another library (`dtl_array_import`).
 pub const DTL_ARRAY_IMPORTED: u64 = 8;
 
-/// What `dtl_array_info` tells. Start from DTL_ARRAY_INFO_INIT. Its pointers are valid as long as
-/// the array.
+/// Description of an array, see `dtl_array_info`. Start from DTL_ARRAY_INFO_INIT. Its pointers are
+/// valid as long as the array.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_array_info_t {
@@ -26,20 +27,20 @@ pub struct dtl_array_info_t {
     pub struct_size: u32,
     /// Number of dimensions; 0 = one element.
     pub ndim: i32,
-    /// The backend whose memory it is.
+    /// Backend that owns the memory.
     /// dtl: borrowed
     pub backend: dtl_backend_t,
-    /// The device that the memory is on.
+    /// Device on which the memory is.
     pub device: i32,
-    /// DTL_DTYPE_... or one of dtl_dtype_create.
+    /// DTL_DTYPE_... or one from dtl_dtype_create.
     pub dtype: dtl_dtype_t,
     /// DTL_MEMORY_... or a registered kind.
     /// dtl: values(DTL_MEMORY_)
     pub kind: dtl_enum_word_t,
-    /// DTL_ARRAY_READ_ONLY, CONTIGUOUS, IMPORTED, ored.
+    /// DTL_ARRAY_READ_ONLY, CONTIGUOUS and IMPORTED, ORed.
     /// dtl: flags(DTL_ARRAY_READ_ONLY|DTL_ARRAY_CONTIGUOUS|DTL_ARRAY_IMPORTED)
     pub flags: u64,
-    /// Its first element; NULL if it has none.
+    /// First element; NULL if there are no elements.
     /// dtl: borrowed len(size_bytes) opt(count==0)
     pub data: *mut c_void,
     /// `ndim` numbers of elements, one for each dimension.
@@ -52,107 +53,108 @@ pub struct dtl_array_info_t {
     pub count: u64,
     /// Bytes from the first element to the end of the last one.
     pub size_bytes: u64,
-    /// Tensors exported from it that their consumers have not given up yet.
+    /// Number of tensors exported from the array that their consumers have not deleted yet.
     pub export_count: u64,
 }
 
-/// The version of DLPack's structs that exports have, and the only major version that is imported.
+/// Major version of the DLPack structs that are exported, and the only one that is imported.
 pub const DTL_DLPACK_MAJOR: u32 = 1;
-/// ... its minor part. Others are imported, too.
+/// Minor version of the DLPack structs that are exported. Every minor version is imported.
 pub const DTL_DLPACK_MINOR: u32 = 0;
 
-/// In `flags` of a dtl_dlpack_versioned_t: it must not be written. Equivalent:
+/// Flag in dtl_dlpack_versioned_t: the tensor must not be written. Equivalent:
 /// DLPACK_FLAG_BITMASK_READ_ONLY.
 pub const DTL_DLPACK_READ_ONLY: u64 = 1;
 
-/// Where a tensor is, in the numbers of dlpack.h. Equivalent: DLDevice.
+/// Device of a tensor, in the numbers of dlpack.h. Equivalent: DLDevice.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_device_t {
-    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL ... Equivalent: DLDeviceType.
+    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL, and so on. Equivalent:
+    /// DLDeviceType.
     pub device_type: i32,
     /// Number of the device among those of its type.
     pub device_id: i32,
 }
 
-/// What elements are, in the numbers of dlpack.h. Equivalent: DLDataType.
+/// Type of the elements of a tensor, in the numbers of dlpack.h. Equivalent: DLDataType.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_dtype_t {
-    /// 0 = signed, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool ...
-    /// Equivalent: DLDataTypeCode.
+    /// 0 = signed integer, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool,
+    /// and so on. Equivalent: DLDataTypeCode.
     pub code: u8,
-    /// Bits of an element.
+    /// Bits per number.
     pub bits: u8,
-    /// Numbers in an element: 1, or more for vector types.
+    /// Numbers per element: 1, or more for vector types.
     pub lanes: u16,
 }
 
-/// An array as it lies in memory; owns nothing. Equivalent: DLTensor, with the same layout: cast
-/// the pointer.
+/// Array in memory, without ownership. The layout is that of DLTensor: cast the pointer.
+/// Equivalent: DLTensor.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_tensor_t {
-    /// The memory.
+    /// Start of the memory.
     /// dtl: inout len(?) opt(?)
     pub data: *mut c_void,
-    /// Where that is.
+    /// Device on which the memory is.
     pub device: dtl_dlpack_device_t,
     /// Number of dimensions.
     pub ndim: i32,
-    /// What its elements are.
+    /// Type of the elements.
     pub dtype: dtl_dlpack_dtype_t,
-    /// Elements of each dimension.
+    /// Number of elements of each dimension.
     /// dtl: in len(ndim) opt(ndim==0)
     pub shape: *mut i64,
-    /// Distances in elements; NULL = C's order without gaps (the library always gives them).
+    /// Distances in elements; NULL = contiguous in C order. The library always sets them.
     /// dtl: in len(ndim) opt
     pub strides: *mut i64,
     /// Bytes from `data` to the first element.
     pub byte_offset: u64,
 }
 
-/// A tensor with what gives it up. Equivalent: DLManagedTensor, with the same layout. In Python the
-/// capsule "dltensor".
+/// Tensor with a deleter; in Python the capsule "dltensor". The layout is that of DLManagedTensor.
+/// Equivalent: DLManagedTensor.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_managed_t {
     /// The tensor.
     pub tensor: dtl_dlpack_tensor_t,
-    /// Whatever its producer needs.
+    /// Private data of the producer.
     /// dtl: opaque
     pub manager_ctx: *mut c_void,
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// Deletes the tensor: its consumer calls it once with the address of this struct. NULL =
     /// nothing to do.
     /// dtl: opt
     pub deleter: Option<unsafe extern "C" fn(managed: *mut c_void)>,
 }
 
-/// DLPack's version. Equivalent: DLPackVersion.
+/// Version of a DLPack struct. Equivalent: DLPackVersion.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_version_t {
-    /// Another one: the struct may be different from `flags` on.
+    /// If it differs, the struct may be different from `flags` on.
     pub major: u32,
     /// Higher ones only add meanings.
     pub minor: u32,
 }
 
-/// A tensor with what gives it up, from DLPack 1.0 on. Equivalent: DLManagedTensorVersioned, with
-/// the same layout. In Python the capsule "dltensor_versioned".
+/// Tensor with a deleter, since DLPack 1.0; in Python the capsule "dltensor_versioned". The layout
+/// is that of DLManagedTensorVersioned. Equivalent: DLManagedTensorVersioned.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_versioned_t {
-    /// Which struct this is.
+    /// Version of this struct.
     pub version: dtl_dlpack_version_t,
-    /// Whatever its producer needs.
+    /// Private data of the producer.
     /// dtl: opaque
     pub manager_ctx: *mut c_void,
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// Deletes the tensor: its consumer calls it once with the address of this struct. NULL =
     /// nothing to do.
     /// dtl: opt
     pub deleter: Option<unsafe extern "C" fn(managed: *mut c_void)>,
-    /// DTL_DLPACK_READ_ONLY and dlpack.h's others, ored.
+    /// DTL_DLPACK_READ_ONLY and other flags of dlpack.h, ORed.
     /// dtl: flags(DTL_DLPACK_READ_ONLY)
     pub flags: u64,
     /// The tensor.

@@ -122,7 +122,7 @@ fn take(settings: Addr) -> Result<Texts> {
     if raw.flags != 0 || raw.reserved != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_rdma_config_t.flags is {:#x}, reserved {}: no flag is known, use 0",
+            "dtl_rdma_config_t.flags is {:#x}: no flag is known, use 0; reserved is {}: use 0",
             raw.flags,
             raw.reserved
         );

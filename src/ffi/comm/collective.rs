@@ -1,4 +1,4 @@
-//! Collectives that wait. Rules that hold for all of them are in the text of dtl_comm_barrier.
+//! Collectives: blocking (dtl_comm_barrier has the rules for all collectives).
 
 use super::collective_args::{self as arguments, BufferArgs, CArgs};
 use crate::abi::handle::dtl_comm_t;
@@ -50,41 +50,48 @@ unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
     coll::wait(comm, coll::begin(comm, CallMode::Blocking, &checked))
 }
 
-/// Returns once every rank has called it.
+/// Blocks until every rank has called it.
 ///
-/// Rules for all collectives. Every rank of the communicator makes the same calls in the same
-/// order, with the same count, dtype, op and root. Results do not depend on the order in which
-/// messages arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is
-/// bitwise the same on every kind of communicator. Without, this holds on all but two, which group
-/// the operands in another way, so that floating-point results may differ in rounding: "hier" (node
-/// by node) and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines
-/// all of this. Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at
-/// the root where only the root receives; as rbuf of a scatter, at the root): this rank's part lies
-/// where its result goes. Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
+/// Rules for all collectives. All ranks of the communicator make the same calls in the same order,
+/// with the same count, dtype, op and root. Results do not depend on the order in which messages
+/// arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is bitwise the
+/// same on every kind of communicator. Without it, this holds for all kinds except two, which group
+/// the operands differently, so that floating-point results may differ in rounding: "hier" (node by
+/// node), and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines all
+/// of this.
 ///
-/// The forms with an i return at once with a request (see dtl_comm_ibarrier).
+/// Buffers must not overlap. DTL_IN_PLACE is allowed where the text of a function states it: as
+/// `sbuf` (at the root, if only the root receives), or as `rbuf` of a scatter (at the root). This
+/// rank's part is then at the place of its result. Anywhere else DTL_IN_PLACE is
+/// DTL_ERROR_INVALID_ARGUMENT. For memory of devices see dtl_comm_send.
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if
-///         the call that made the communicator failed on it alone, or if it destroyed the
-///         communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text
-///         names the operation that each rank is in. DTL_ERROR_BUSY: another thread of this process
-///         is in a call of a collective on it (requests of collectives do not count), or this
-///         thread is, in a function of the program's that it has called (see dtl_op_fn_t).
-///         DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the same collective, or with different
-///         counts (named, see dtl_comm_dump; what cannot be found out ends with the time limit).
-///         MPI's own collectives notice neither this nor deaths.
-///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
-///         dtl_comm_shrink it, or destroy it.
-/// Equivalent: MPI_Barrier.
+/// The nonblocking forms (dtl_comm_i...) return a request, see dtl_comm_ibarrier.
+///
+/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent; the text names it. A live rank
+///         is absent if the call that created the communicator failed on it alone, or if it
+///         destroyed the communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time
+///         limit passed; the text names the operation that each rank is in. DTL_ERROR_BUSY: another
+///         thread of this process is in a collective on `comm` (requests of collectives do not
+///         count), or the call comes from a callback of a collective on `comm` (see dtl_op_fn_t).
+///         DTL_ERROR_INVALID_ARGUMENT: an argument is invalid, or the ranks are in different
+///         collectives or pass different counts; the text names them (see dtl_comm_dump).
+///         Differences that cannot be detected end at the time limit. MPI's own collectives detect
+///         neither differences nor deaths. DTL_ERROR_INVALID_STATE: an earlier collective failed,
+///         so the ranks are out of step: call dtl_comm_shrink, or destroy the communicator.
+///         DTL_ERROR_CANCELED: the communicator was destroyed meanwhile. DTL_ERROR_NOT_SUPPORTED:
+///         NCCL does not provide the collective for device memory (kind "nccl", see
+///         DTL_COMM_STAGE). Equivalent: MPI_Barrier.
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
     on_comm(Entry("dtl_comm_barrier"), comm, coll::barrier)
 }
 
-/// Copies `count` elements from the root's `buf` into everybody's.
+/// Copies `count` elements from the `buf` of the root to the `buf` of every rank.
 ///
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Bcast.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Bcast.
 /// dtl:buf inout len(count*dtype) opt(count==0)
 /// dtl:root rank
 /// dtl:call blocks(comm) collective(comm)
@@ -101,13 +108,16 @@ pub unsafe extern "C" fn dtl_comm_bcast(
     unsafe { wait(Entry("dtl_comm_bcast"), comm, &args) }
 }
 
-/// Folds everybody's `count` elements, one by one, into the root's `rbuf`.
+/// Reduces `count` elements of every rank, element by element, into the `rbuf` of the root.
 ///
 /// @param sbuf  `count` elements; DTL_IN_PLACE at the root.
-/// @param rbuf  `count` elements at the root; not touched elsewhere (may be NULL there).
-/// @param op    DTL_OP_...; see there which dtypes it goes with. Operands are folded in the order
-///              of ranks unless the operation commutes.
-/// @return as dtl_comm_allreduce; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Reduce.
+/// @param rbuf  `count` elements at the root; not accessed elsewhere, where it may be NULL.
+/// @param op    DTL_OP_..., see there for the dtypes. Operands are combined in the order of ranks
+///              unless the operation commutes.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
+///         together. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier.
+/// Equivalent: MPI_Reduce.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place(rank==root)
 /// dtl:rbuf inout len(count*dtype) opt(rank!=root||count==0)
 /// dtl:root rank
@@ -127,11 +137,12 @@ pub unsafe extern "C" fn dtl_comm_reduce(
     unsafe { wait(Entry("dtl_comm_reduce"), comm, &args) }
 }
 
-/// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
+/// Reduces `count` elements of every rank, element by element, into the `rbuf` of every rank.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
-///         Equivalent: MPI_Allreduce.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Allreduce.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place
 /// dtl:rbuf inout len(count*dtype) opt(count==0)
 /// dtl:call blocks(comm) collective(comm)
@@ -160,13 +171,16 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     )
 }
 
-/// Folds everybody's size x `count` elements and gives rank r the r-th `count` of the result.
+/// Reduces size x `count` elements of every rank. Rank r gets the r-th `count` elements of the
+/// result.
 ///
-/// @param sbuf   size x count elements; DTL_IN_PLACE: they lie at `rbuf`, whose first `count` are
-///               then the result.
-/// @param rbuf   `count` elements (size x count in place).
+/// @param sbuf   size x `count` elements. DTL_IN_PLACE: they are at `rbuf`, and the first `count`
+///               elements there are then the result.
+/// @param rbuf   `count` elements (in place size x `count`).
 /// @param count  elements of one block.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter_block.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Reduce_scatter_block.
 /// dtl:sbuf len(size(comm)*count*dtype) opt(count==0) in_place
 /// dtl:rbuf inout len(sbuf==DTL_IN_PLACE?size(comm)*count*dtype:count*dtype) opt(count==0)
 /// dtl:call blocks(comm) collective(comm)
@@ -184,13 +198,16 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
     unsafe { wait(Entry("dtl_comm_reduce_scatter_block"), comm, &args) }
 }
 
-/// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r]
+/// Reduces the elements of every rank. Rank r gets the r-th block of the result, with rcounts[r]
 /// elements.
 ///
-/// @param sbuf     the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
-///                 rcounts[rank] are then the result.
+/// @param sbuf     as many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`, and
+///                 the first rcounts[rank] elements there are then the result.
 /// @param rcounts  size counts, the same on all ranks.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
+/// Equivalent: MPI_Reduce_scatter.
 /// dtl:sbuf len(sum(rcounts)*dtype) opt(sum(rcounts)==0) in_place
 /// dtl:rcounts len(size(comm))
 /// dtl:rbuf inout len((sbuf==DTL_IN_PLACE?sum(rcounts):rcounts[rank])*dtype)
@@ -211,10 +228,12 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
     unsafe { wait(Entry("dtl_comm_reduce_scatter"), comm, &args) }
 }
 
-/// Folds, element by element, what ranks 0 ... this one give.
+/// Reduces the elements of ranks 0 ... this one, element by element (inclusive prefix reduction).
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Scan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Scan.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place
 /// dtl:rbuf inout len(count*dtype) opt(count==0)
 /// dtl:call blocks(comm) collective(comm)
@@ -232,10 +251,13 @@ pub unsafe extern "C" fn dtl_comm_scan(
     unsafe { wait(Entry("dtl_comm_scan"), comm, &args) }
 }
 
-/// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
+/// Reduces the elements of the ranks before this one, element by element (exclusive prefix
+/// reduction). The `rbuf` of rank 0 is unchanged.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Exscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Exscan.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place
 /// dtl:rbuf inout len(count*dtype) opt(count==0)
 /// dtl:call blocks(comm) collective(comm)
@@ -253,12 +275,14 @@ pub unsafe extern "C" fn dtl_comm_exscan(
     unsafe { wait(Entry("dtl_comm_exscan"), comm, &args) }
 }
 
-/// Collects everybody's block at the root, in the order of ranks.
+/// Collects one block of every rank at the root, in the order of ranks.
 ///
 /// @param sbuf            count_per_rank elements; DTL_IN_PLACE at the root.
-/// @param count_per_rank  elements in one block.
+/// @param count_per_rank  elements of one block.
 /// @param rbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Gather.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Gather.
 /// dtl:sbuf len(count_per_rank*dtype) opt(count_per_rank==0) in_place(rank==root)
 /// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(rank!=root||count_per_rank==0)
 /// dtl:root rank
@@ -277,12 +301,15 @@ pub unsafe extern "C" fn dtl_comm_gather(
     unsafe { wait(Entry("dtl_comm_gather"), comm, &args) }
 }
 
-/// Collects everybody's block at the root, each with its own size and place.
+/// Collects one block of every rank at the root. Sizes and positions of the blocks vary.
 ///
 /// @param sbuf     `scount` elements; DTL_IN_PLACE at the root.
-/// @param rcounts  elements of each rank's block; read at the root only (may be NULL elsewhere).
-/// @param rdispls  where each block begins in `rbuf`, in elements; NULL: one after the other.
-/// @return as dtl_comm_gather; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Gatherv.
+/// @param rcounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
+/// Equivalent: MPI_Gatherv.
 /// dtl:sbuf len(scount*dtype) opt(scount==0) in_place(rank==root)
 /// dtl:rbuf inout len(?) opt(rank!=root||sum(rcounts)==0)
 /// dtl:rcounts len(size(comm)) opt(rank!=root)
@@ -306,13 +333,15 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
     unsafe { wait(Entry("dtl_comm_gatherv"), comm, &args) }
 }
 
-/// Hands the root's blocks out, one to each rank in their order.
+/// Distributes the blocks of the root, one to each rank in the order of ranks.
 ///
 /// @param sbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
-/// @param count_per_rank  elements in one block.
+/// @param count_per_rank  elements of one block.
 /// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in
 ///                        `sbuf`.
-/// @return as dtl_comm_gather. Equivalent: MPI_Scatter.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Scatter.
 /// dtl:sbuf len(size(comm)*count_per_rank*dtype) opt(rank!=root||count_per_rank==0)
 /// dtl:rbuf out len(count_per_rank*dtype) opt(count_per_rank==0) in_place(rank==root)
 /// dtl:root rank
@@ -331,11 +360,14 @@ pub unsafe extern "C" fn dtl_comm_scatter(
     unsafe { wait(Entry("dtl_comm_scatter"), comm, &args) }
 }
 
-/// Hands the root's blocks out, each with its own size and place.
+/// Distributes the blocks of the root, one to each rank. Sizes and positions of the blocks vary.
 ///
-/// @param scounts, sdispls  as rcounts and rdispls of dtl_comm_gatherv, of `sbuf` at the root.
-/// @param rbuf              `rcount` elements; DTL_IN_PLACE at the root.
-/// @return as dtl_comm_gather. Equivalent: MPI_Scatterv.
+/// @param scounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param rbuf     `rcount` elements; DTL_IN_PLACE at the root.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Scatterv.
 /// dtl:sbuf len(?) opt(rank!=root||sum(scounts)==0)
 /// dtl:scounts len(size(comm)) opt(rank!=root)
 /// dtl:sdispls len(size(comm)) opt
@@ -359,11 +391,12 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
     unsafe { wait(Entry("dtl_comm_scatterv"), comm, &args) }
 }
 
-/// Collects everybody's block at everybody, in the order of ranks.
+/// Collects one block of every rank at every rank, in the order of ranks.
 ///
 /// @param sbuf  count_per_rank elements, or DTL_IN_PLACE.
 /// @param rbuf  size x count_per_rank elements.
-/// @return as dtl_comm_barrier. Equivalent: MPI_Allgather.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. Equivalent: MPI_Allgather.
 /// dtl:sbuf len(count_per_rank*dtype) opt(count_per_rank==0) in_place
 /// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0)
 /// dtl:call blocks(comm) collective(comm)
@@ -380,11 +413,14 @@ pub unsafe extern "C" fn dtl_comm_allgather(
     unsafe { wait(Entry("dtl_comm_allgather"), comm, &args) }
 }
 
-/// Collects everybody's block at everybody, each with its own size and place.
+/// Collects one block of every rank at every rank. Sizes and positions of the blocks vary.
 ///
-/// @param sbuf              `scount` elements, or DTL_IN_PLACE.
-/// @param rcounts, rdispls  as in dtl_comm_gatherv, the same counts on all ranks.
-/// @return as dtl_comm_gatherv. Equivalent: MPI_Allgatherv.
+/// @param sbuf     `scount` elements, or DTL_IN_PLACE.
+/// @param rcounts  elements of each rank's block, the same on all ranks.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Allgatherv.
 /// dtl:sbuf len(scount*dtype) opt(scount==0) in_place
 /// dtl:rbuf inout len(?) opt(sum(rcounts)==0)
 /// dtl:rcounts len(size(comm))
@@ -406,11 +442,12 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
     unsafe { wait(Entry("dtl_comm_allgatherv"), comm, &args) }
 }
 
-/// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
+/// Sends block r of `sbuf` to rank r, and receives block r of `rbuf` from rank r.
 ///
-/// @param sbuf  size x count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
+/// @param sbuf  size x count_per_rank elements. DTL_IN_PLACE: the blocks to send are at `rbuf`.
 /// @param rbuf  size x count_per_rank elements.
-/// @return as dtl_comm_barrier. Equivalent: MPI_Alltoall.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. Equivalent: MPI_Alltoall.
 /// dtl:sbuf len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0) in_place
 /// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0)
 /// dtl:call blocks(comm) collective(comm)
@@ -427,15 +464,18 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
     unsafe { wait(Entry("dtl_comm_alltoall"), comm, &args) }
 }
 
-/// Sends block r of `sbuf` to rank r, receives block r of `rbuf` from it. Sizes and places vary.
+/// Sends block r of `sbuf` to rank r, and receives block r of `rbuf` from it. Sizes and positions
+/// vary.
 ///
-/// @param sbuf              DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not
-///                          read).
-/// @param scounts, sdispls  of the blocks to each rank, in elements; NULL sdispls: one after the
-///                 other.
-/// @param rcounts, rdispls  of the blocks from each rank.
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent:
-///         MPI_Alltoallv.
+/// @param sbuf     DTL_IN_PLACE: the blocks to send are at `rbuf` (`scounts` and `sdispls` are not
+///                 read).
+/// @param scounts  elements of the block to each rank.
+/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param rcounts  elements of the block from each rank.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Alltoallv.
 /// dtl:sbuf len(?) opt(sum(scounts)==0) in_place
 /// dtl:scounts len(size(comm)) opt(sbuf==DTL_IN_PLACE)
 /// dtl:sdispls len(size(comm)) opt
@@ -461,15 +501,21 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
     unsafe { wait(Entry("dtl_comm_alltoallv"), comm, &args) }
 }
 
-/// One block to each of some ranks and one from each of some ranks. Every rank of the communicator
-/// calls it; the lists must fit: each rank is in dests here as often as this one is in sources
-/// there.
+/// Sends one block to each rank of a list and receives one block from each rank of another. Every
+/// rank of the communicator calls it. The lists must match: each rank is in `dests` here as often
+/// as this one is in `sources` there.
 ///
-/// @param dest_count, dests      ranks to send to; DTL_PROC_NULL is passed over.
-/// @param scounts, sdispls       dest_count each, in elements; NULL sdispls: one after the other.
-/// @param source_count, sources  ranks to receive from; of several blocks from one rank the first
-///                               is the one that it sent first.
-/// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
+/// @param dests    ranks to send to; DTL_PROC_NULL is skipped.
+/// @param scounts  elements of each of the `dest_count` blocks.
+/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param sources  ranks to receive from. Of several blocks from one rank, the one sent first is
+///                 received first.
+/// @param rcounts  elements of each of the `source_count` blocks.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_INVALID_RANK: an element of `dests` or `sources` is not a rank.
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Neighbor_alltoallv.
 /// dtl:dests len(dest_count) opt(dest_count==0) rank(null)
 /// dtl:sbuf len(?) opt(sum(scounts)==0)
 /// dtl:scounts len(dest_count) opt(dest_count==0)

@@ -1,4 +1,4 @@
-//! Collectives as requests: the same, begun here and ended by dtl_request_wait.
+//! Collectives: nonblocking, completed by dtl_request_wait.
 
 use super::collective_args::{self as arguments, BufferArgs, CArgs};
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
@@ -34,18 +34,23 @@ unsafe fn start(
     })
 }
 
-/// Begins a barrier and returns at once; the request is done when every rank has begun it.
+/// Starts a barrier. Does not block. The request is complete when every rank has started the
+/// barrier.
 ///
-/// Of all collectives with an i: the arguments are those of the form without it, and the buffers
-/// must stay untouched until the request is done (the arrays of counts, places and ranks only until
-/// the call returns). Every rank begins its collectives, of both forms, in the same order. Any call
-/// that waits, and dtl_request_test, moves them on. The communicator's time limit does not end
-/// them; a death does.
+/// Rules for all nonblocking collectives. The parameters are those of the blocking form. The
+/// buffers must not be accessed until the request is complete; arrays of counts, displacements and
+/// ranks may be reused when the call returns. Every rank starts its collectives, blocking and
+/// nonblocking, in the same order. Every waiting call, and dtl_request_test, makes progress on
+/// them. The communicator's time limit does not end them; the death of a rank does. Failures of
+/// this rank's arguments are returned by the call, failures of other ranks by the request.
 ///
-/// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many requests in
-///         flight. Failures of other ranks are returned when the request is waited for.
-///         Equivalent: MPI_Ibarrier.
+/// @param out  the request; complete it with dtl_request_wait or dtl_request_test. It cannot be
+///             cancelled.
+/// @return DTL_ERROR_LIMIT: too many requests in flight. DTL_ERROR_RANK_FAILURE: a rank died, left
+///         or is absent. DTL_ERROR_BUSY: another thread is in a collective on `comm`.
+///         DTL_ERROR_INVALID_STATE: an earlier collective on `comm` failed.
+///         DTL_ERROR_INVALID_ARGUMENT: an argument is invalid, or the calls of the ranks differ.
+/// Equivalent: MPI_Ibarrier.
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
@@ -58,10 +63,11 @@ pub unsafe extern "C" fn dtl_comm_ibarrier(
     unsafe { start(Entry("dtl_comm_ibarrier"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_bcast: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_bcast, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ibcast.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
 /// dtl:buf inout len(count*dtype) opt(count==0) until(request)
 /// dtl:root rank
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -80,10 +86,12 @@ pub unsafe extern "C" fn dtl_comm_ibcast(
     unsafe { start(Entry("dtl_comm_ibcast"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_reduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ireduce.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
+///         together. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
+/// Equivalent: MPI_Ireduce.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place(rank==root) until(request)
 /// dtl:rbuf inout len(count*dtype) opt(rank!=root||count==0) until(request)
 /// dtl:root rank
@@ -105,10 +113,11 @@ pub unsafe extern "C" fn dtl_comm_ireduce(
     unsafe { start(Entry("dtl_comm_ireduce"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allreduce: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allreduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallreduce.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
 /// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -128,10 +137,13 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
     unsafe { start(Entry("dtl_comm_iallreduce"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce_scatter_block: see there for the parameters, dtl_comm_ibarrier for the
+/// rules.
 ///
-/// @return as dtl_comm_reduce_scatter_block, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ireduce_scatter_block.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
+/// Equivalent: MPI_Ireduce_scatter_block.
 /// dtl:sbuf len(size(comm)*count*dtype) opt(count==0) in_place until(request)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:rbuf inout len(sbuf==DTL_IN_PLACE?size(comm)*count*dtype:count*dtype) opt(count==0)
@@ -152,10 +164,11 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     unsafe { start(Entry("dtl_comm_ireduce_scatter_block"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_reduce_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ireduce_scatter.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter.
 /// dtl:sbuf len(sum(rcounts)*dtype) opt(sum(rcounts)==0) in_place until(request)
 /// dtl:rcounts len(size(comm))
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -178,10 +191,11 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
     unsafe { start(Entry("dtl_comm_ireduce_scatter"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scan: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
 /// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -201,10 +215,11 @@ pub unsafe extern "C" fn dtl_comm_iscan(
     unsafe { start(Entry("dtl_comm_iscan"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_exscan: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_exscan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iexscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
 /// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -224,10 +239,11 @@ pub unsafe extern "C" fn dtl_comm_iexscan(
     unsafe { start(Entry("dtl_comm_iexscan"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_gather: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_gather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Igather.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Igather.
 /// dtl:sbuf len(count_per_rank*dtype) opt(count_per_rank==0) in_place(rank==root) until(request)
 /// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(rank!=root||count_per_rank==0)
 /// dtl:rbuf until(request)
@@ -249,10 +265,11 @@ pub unsafe extern "C" fn dtl_comm_igather(
     unsafe { start(Entry("dtl_comm_igather"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_gatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_gatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Igatherv.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Igatherv.
 /// dtl:sbuf len(scount*dtype) opt(scount==0) in_place(rank==root) until(request)
 /// dtl:rbuf inout len(?) opt(rank!=root||sum(rcounts)==0) until(request)
 /// dtl:rcounts len(size(comm)) opt(rank!=root)
@@ -278,10 +295,11 @@ pub unsafe extern "C" fn dtl_comm_igatherv(
     unsafe { start(Entry("dtl_comm_igatherv"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscatter.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iscatter.
 /// dtl:sbuf len(size(comm)*count_per_rank*dtype) opt(rank!=root||count_per_rank==0) until(request)
 /// dtl:rbuf out len(count_per_rank*dtype) opt(count_per_rank==0) in_place(rank==root)
 /// dtl:rbuf until(request)
@@ -303,10 +321,11 @@ pub unsafe extern "C" fn dtl_comm_iscatter(
     unsafe { start(Entry("dtl_comm_iscatter"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scatterv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scatterv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscatterv.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iscatterv.
 /// dtl:sbuf len(?) opt(rank!=root||sum(scounts)==0) until(request)
 /// dtl:scounts len(size(comm)) opt(rank!=root)
 /// dtl:sdispls len(size(comm)) opt
@@ -332,10 +351,10 @@ pub unsafe extern "C" fn dtl_comm_iscatterv(
     unsafe { start(Entry("dtl_comm_iscatterv"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allgather: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allgather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallgather.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
 /// dtl:sbuf len(count_per_rank*dtype) opt(count_per_rank==0) in_place until(request)
 /// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0) until(request)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -354,10 +373,10 @@ pub unsafe extern "C" fn dtl_comm_iallgather(
     unsafe { start(Entry("dtl_comm_iallgather"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allgatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allgatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallgatherv.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
 /// dtl:sbuf len(scount*dtype) opt(scount==0) in_place until(request)
 /// dtl:rbuf inout len(?) opt(sum(rcounts)==0) until(request)
 /// dtl:rcounts len(size(comm))
@@ -381,10 +400,10 @@ pub unsafe extern "C" fn dtl_comm_iallgatherv(
     unsafe { start(Entry("dtl_comm_iallgatherv"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_alltoall: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_alltoall, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ialltoall.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
 /// dtl:sbuf len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0) in_place until(request)
 /// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0) until(request)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -403,10 +422,10 @@ pub unsafe extern "C" fn dtl_comm_ialltoall(
     unsafe { start(Entry("dtl_comm_ialltoall"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_alltoallv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ialltoallv.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
 /// dtl:sbuf len(?) opt(sum(scounts)==0) in_place until(request)
 /// dtl:scounts len(size(comm)) opt(sbuf==DTL_IN_PLACE)
 /// dtl:sdispls len(size(comm)) opt
@@ -434,10 +453,12 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
     unsafe { start(Entry("dtl_comm_ialltoallv"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_neighbor_alltoallv: see there for the parameters, dtl_comm_ibarrier for the
+/// rules.
 ///
-/// @return as dtl_comm_neighbor_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ineighbor_alltoallv.
+/// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
 /// dtl:dests len(dest_count) opt(dest_count==0) rank(null)
 /// dtl:sbuf len(?) opt(sum(scounts)==0) until(request)
 /// dtl:scounts len(dest_count) opt(dest_count==0)

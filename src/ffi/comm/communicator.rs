@@ -1,4 +1,4 @@
-//! Communicators: open, describe, end.
+//! Communicators: open, describe, destroy.
 
 use crate::abi::comm::communicator::*;
 use crate::abi::handle::dtl_comm_t;
@@ -10,15 +10,15 @@ use crate::runtime::comm;
 use crate::runtime::comm::open::open_kind;
 use crate::sys::memory::buf::Addr;
 
-/// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
-/// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared
-/// memory if all ranks run on this node ("shm"), over several nodes "hier", else "mpi". Collective
-/// at the first use: all ranks open it.
+/// Returns the job's communicator, DTL_COMM_WORLD, and opens it if this is its first use. Its kind
+/// is that of dtl_init, else DTL_COMM, else "auto": "self" for one rank without a launcher, "shm"
+/// if all ranks run on this node, "hier" on several nodes, else "mpi". Collective at the first use:
+/// all ranks open it.
 ///
-/// @param out  DTL_COMM_WORLD. Nothing to free; dtl_finalize closes it.
-/// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text names what is missing). DTL_ERROR_TIMEOUT:
-///         ranks are missing after 30 s (or DTL_TIMEOUT if that is less); the text names them.
-/// Equivalent: MPI_COMM_WORLD.
+/// @param out  DTL_COMM_WORLD. There is nothing to free; dtl_finalize closes it.
+/// @return DTL_ERROR_UNAVAILABLE: no kind is usable; the text names what is missing.
+///         DTL_ERROR_TIMEOUT: ranks are missing after 30 s, or DTL_TIMEOUT if that is less; the
+///         text names them. Equivalent: MPI_COMM_WORLD.
 /// dtl:out borrowed
 /// dtl:call blocks collective(job)
 #[unsafe(no_mangle)]
@@ -29,25 +29,26 @@ pub unsafe extern "C" fn dtl_comm_get_world(out: *mut dtl_comm_t) -> dtl_status_
     )
 }
 
-/// Opens a communicator. Collective: all its ranks call it, with descriptions that agree. All ranks
-/// must open the communicators of one job in the same order. Threads that open communicators at the
-/// same time must give each one a job of its own (desc.job).
+/// Opens a communicator. Collective: all its ranks call it, with descriptions that agree, and open
+/// the communicators of one job in the same order. Threads that open communicators at the same time
+/// must use different jobs (desc.job).
 ///
-/// @param desc  kind, ranks, time limit; start from DTL_COMM_DESC_INIT. NULL = all defaults.
-/// @param out   yours; end it with dtl_comm_destroy.
-/// @return DTL_ERROR_NOT_FOUND: no such kind (the text lists them). DTL_ERROR_UNAVAILABLE: it
-///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after 30 s, or
-///         desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes, or a
-///         limit of the system is reached (open files: "shm" takes one for each other rank, while
-///         it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS: another process claims this rank.
-///         DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: NCCL failed (the text has its
-///         number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also
-///         two ranks on one device). A failure is one on every rank that was there; nothing stays
-///         open. One exception: over a registered kind, and over an MPI where messages are the
-///         library's own, receives are posted after the ranks have met. A rank whose transport
-///         refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that status. On the other
-///         ranks what needs this rank ends with DTL_ERROR_RANK_FAILURE; or at the time limit, if
-///         this rank cannot send either.
+/// @param desc  kind, ranks and time limit; start from DTL_COMM_DESC_INIT. NULL: all defaults.
+/// @param out   the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_NOT_FOUND: no such kind; the text lists the known ones. DTL_ERROR_UNAVAILABLE:
+///         the kind cannot run here. DTL_ERROR_TIMEOUT: ranks are missing after 30 s, or
+///         desc.timeout_ns if that is less; the text names them. DTL_ERROR_LIMIT: more ranks than
+///         the kind supports, or a limit of the system (open files: "shm" needs one per other rank,
+///         on rank 0 two during the call). DTL_ERROR_ALREADY_EXISTS: another process claims this
+///         rank. DTL_ERROR_INVALID_HANDLE: desc.over is not a communicator. DTL_ERROR_NCCL: NCCL
+///         failed; the text has its number and message. DTL_ERROR_INVALID_RANK: desc.rank is not in
+///         0 ... size-1. DTL_ERROR_INVALID_ARGUMENT: a field is invalid (kind "nccl": also two
+///         ranks on one device). A failure is one on every rank that took part, and nothing stays
+///         open. Exception: over a registered kind, and over an MPI where messages are the
+///         library's own, receives are posted after the ranks have met. If the transport of a rank
+///         refuses them (`irecv` of dtl_comm_vtable_t), that rank alone fails, with that status. On
+///         the other ranks, operations that need this rank end with DTL_ERROR_RANK_FAILURE, or at
+///         the time limit if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 /// dtl:desc opt
 /// dtl:out owned(dtl_comm_destroy)
@@ -91,32 +92,31 @@ fn one_of(fields: &[(&'static str, Addr)]) -> Result<Option<(&'static str, Addr)
     }
 }
 
-/// Destroys a communicator. Calls of other threads that wait on it return DTL_ERROR_CANCELED;
-/// requests in flight are withdrawn (one that has been matched finishes first) and all its
-/// requests' handles become stale; messages that were sent stay receivable by the peers. A
-/// collective that is in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF:
-/// nothing happens.
+/// Destroys a communicator. Waiting calls of other threads on it return DTL_ERROR_CANCELED.
+/// Requests in flight are cancelled (a matched one completes first), and all its request handles
+/// become stale. Sent messages can still be received by the peers. A collective in flight is
+/// abandoned on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: no effect.
 ///
-/// The call waits for no other rank. What another rank still needs of this rank on this
-/// communicator ends there with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink leaves this rank out,
-/// where a rank that left is noticed (docs/explanation/promises.md: by which kinds, and of which
-/// communicators). Elsewhere it ends at the time limit.
+/// The call waits for no other rank. Operations of other ranks that still need this rank on this
+/// communicator end with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink excludes this rank, where the
+/// departure of a rank is detected (docs/explanation/promises.md: for which kinds and
+/// communicators). Elsewhere they end at the time limit.
 ///
-/// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a
-/// communicator with sends or collectives in flight is not destroyed: wait for them, then call
-/// again. Its receives may have been withdrawn by then. A call of another thread that waits inside
-/// MPI goes on until MPI ends it. All that was sent must have been received, and nothing may be
-/// sent to a rank that has destroyed its own already: MPI gives the communicator's context to a
-/// later one, with what is left in it. Where the library has messages of its own in flight over an
-/// MPI, a registered kind or "rdma" (a time limit has passed, say), destroy gives them up to 5 s to
-/// end, whatever the time limit: their buffers are the transport's until then. Over "rdma" what was
-/// withdrawn is none of them.
+/// MPI does not release an operation that it has started. So with MPI's own messages (see
+/// dtl_comm_desc_t) a communicator with sends or collectives in flight is not destroyed: wait for
+/// them, then call again. Its receives may have been cancelled by then. A call of another thread
+/// that waits inside MPI continues until MPI ends it. All sent messages must have been received,
+/// and nothing may be sent to a rank that has already destroyed its handle: MPI reuses the context
+/// of the communicator, with everything left in it.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own
-///         collective is; or a call on it is further up this thread, in a function of the program's
-///         that it has called (see dtl_op_fn_t).
-///         DTL_ERROR_TIMEOUT: a registered kind has not given back what its requests have in flight
-///         for 5 s; the communicator stays.
+/// If the library's own messages are in flight over an MPI, a registered kind or "rdma" (for
+/// example after a time limit), the call waits up to 5 s for them, whatever the time limit: until
+/// then the transport uses their buffers. On kind "rdma", cancelled operations do not count.
+///
+/// @return DTL_ERROR_NOT_SUPPORTED: a send of MPI's own is in flight. DTL_ERROR_BUSY: a collective
+///         of MPI's own is in flight, or the call comes from a callback of a call on the
+///         communicator (see dtl_op_fn_t). DTL_ERROR_TIMEOUT: a registered kind has not released
+///         the operations of its requests within 5 s; the communicator stays.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -127,7 +127,7 @@ pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
     )
 }
 
-/// This process' rank, 0 ... size-1. Equivalent: MPI_Comm_rank.
+/// Returns the rank of this process, 0 ... size-1. Equivalent: MPI_Comm_rank.
 /// dtl:out_rank rank
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t {
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> 
     })
 }
 
-/// Number of ranks. Equivalent: MPI_Comm_size.
+/// Returns the number of ranks. Equivalent: MPI_Comm_size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> dtl_status_t {
     Entry("dtl_comm_size").call(|inside| {
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> 
     })
 }
 
-/// Describes a communicator: ranks, kind, how its data moves, how many ranks have failed.
+/// Describes a communicator: ranks, kind, how its data moves, and how many ranks have failed.
 ///
 /// @param out_info  start from DTL_COMM_INFO_INIT.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Communicators from communicators: duplicate, split, choose ranks, shrink; attributes; reports.
+//! Communicators: duplicate, split, shrink; attributes; reports.
 
 use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
 use crate::abi::handle::dtl_comm_t;
@@ -13,19 +13,23 @@ use crate::runtime::comm::open::{agree, group};
 use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
-/// Makes a communicator of the same ranks, whose messages are never matched with those of `comm`.
-/// Collective. Like all communicators that are made from another one, it shares the connection, has
-/// the same time limit, and lives on when `comm` is destroyed. Each rank uses about 9 KiB for it,
-/// and on kinds "shm" and "threads" shared memory for small collectives (see
-/// docs/explanation/memory.md). A communicator that does not have all ranks in the order of the
-/// opened one uses another 4 bytes for each rank of both. The time to make one does not depend on
-/// how many communicators there are.
+/// Creates a communicator with the same ranks. Its messages never match those of `comm`.
+/// Collective. Like all communicators that are created from another one, it shares the connections
+/// of `comm`, has its time limit, and stays valid when `comm` is destroyed.
 ///
-/// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
-/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an
-///         attribute's copy function, on this rank alone. If the call fails on some ranks only, the
-///         others get a duplicate on which collectives end with DTL_ERROR_RANK_FAILURE. `comm` is
-///         then as before, unless a rank died. Equivalent: MPI_Comm_dup.
+/// It uses about 9 KiB per rank and, on kinds "shm" and "threads", shared memory for small
+/// collectives (see docs/explanation/memory.md). A communicator without all ranks in the order of
+/// the opened one uses another 4 bytes per rank of both. The time for the call does not depend on
+/// the number of communicators.
+///
+/// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
+///             attributes are those that the copy functions of their keys copy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
+///         communicators were created already. Otherwise the status of an attribute's copy
+///         function, on this rank only. If the call fails on some ranks only, the others get a
+///         duplicate on which collectives fail with DTL_ERROR_RANK_FAILURE. `comm` is then
+///         unchanged, unless a rank died. Equivalent: MPI_Comm_dup.
 /// dtl:out owned(dtl_comm_destroy)
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
@@ -36,12 +40,17 @@ pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) ->
     )
 }
 
-/// Makes one communicator for each color. Collective over `comm`.
+/// Creates one communicator per color. Collective over `comm`. For the rules see dtl_comm_dup;
+/// attributes are not copied.
 ///
-/// @param color  0 or more; DTL_UNDEFINED: none for this rank.
-/// @param key    ranks of the new one are in the order of keys, equal ones in that of `comm`.
-/// @param out    yours, or DTL_COMM_NULL for DTL_UNDEFINED.
-/// @return as dtl_comm_dup; DTL_ERROR_INVALID_ARGUMENT: color. Equivalent: MPI_Comm_split.
+/// @param color  0 or more, or DTL_UNDEFINED: no communicator for this rank.
+/// @param key    the new ranks are ordered by key, then by rank in `comm`.
+/// @param out    the communicator, or DTL_COMM_NULL for DTL_UNDEFINED. The caller owns it; destroy
+///               it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if `color`
+///         is invalid. DTL_ERROR_LIMIT: 2^32 / size communicators were created already.
+/// Equivalent: MPI_Comm_split.
 /// dtl:out owned(dtl_comm_destroy)
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
@@ -57,13 +66,16 @@ pub unsafe extern "C" fn dtl_comm_split(
     )
 }
 
-/// Makes one communicator for each node: of the ranks that run under one kernel (kind "hier": that
-/// it counts as one node). Collective over `comm`.
+/// Creates one communicator per node, with the ranks that run under one kernel (kind "hier": that
+/// it counts as one node). Collective over `comm`. For the rules see dtl_comm_dup; attributes are
+/// not copied.
 ///
-/// @param key  as in dtl_comm_split.
-/// @param out  yours.
-/// @return as dtl_comm_dup; DTL_ERROR_NOT_SUPPORTED: a rank cannot tell its node (named).
-/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
+/// @param key  the new ranks are ordered by key, then by rank in `comm`.
+/// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
+///         communicators were created already. DTL_ERROR_NOT_SUPPORTED: a rank cannot identify its
+///         node; the text names it. Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
 /// dtl:out owned(dtl_comm_destroy)
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
@@ -78,13 +90,17 @@ pub unsafe extern "C" fn dtl_comm_split_node(
     )
 }
 
-/// Makes a communicator of the listed ranks, in the list's order. Collective over `comm`: all its
-/// ranks pass the same list.
+/// Creates a communicator of the listed ranks, in the order of the list. Collective over `comm`:
+/// all its ranks pass the same list. For the rules see dtl_comm_dup; attributes are not copied.
 ///
 /// @param ranks  `count` different ranks of `comm`.
-/// @param out    yours, or DTL_COMM_NULL on ranks that are not listed.
-/// @return as dtl_comm_dup; DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT: one is listed
-///         twice.
+/// @param count  number of ranks, 1 ... size of `comm`.
+/// @param out    the communicator, or DTL_COMM_NULL on ranks that are not listed. The caller owns
+///               it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_INVALID_RANK: a listed rank
+///         is not in `comm`. DTL_ERROR_INVALID_ARGUMENT: `count` is out of range, or a rank is
+///         listed twice. DTL_ERROR_LIMIT: 2^32 / size communicators were created already.
 /// Equivalent: MPI_Group_incl and MPI_Comm_create.
 /// dtl:ranks len(count) rank
 /// dtl:out owned(dtl_comm_destroy)
@@ -114,15 +130,15 @@ pub unsafe extern "C" fn dtl_comm_group_create(
     )
 }
 
-/// Makes a working communicator of the ranks that survived a failure, in their order. Every
-/// survivor calls it. The call first ends all operations that wait on `comm`, on every rank, with
-/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and
-/// ranks that destroy `comm` instead are left out, if it is noticed that they do (after a failure:
+/// Creates a working communicator of the ranks that survived a failure, in their order. Every
+/// survivor calls it. The call first ends all waiting operations on `comm`, on every rank, with
+/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on the remaining ranks. Excluded are ranks that
+/// die meanwhile and ranks that destroy `comm` instead, if that is detected (after a failure:
 /// always; without one: docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT.
-/// Without a failure, all other ranks are survivors. Afterwards `comm` is of no use: destroy it.
+/// Without a failure, all other ranks are survivors. Afterwards `comm` cannot be used: destroy it.
 ///
-/// The call is collective, and only one thread of a process may be in it for a communicator. Calls
-/// of other threads that wait on `comm` end.
+/// The call is collective. Only one thread of a process may be in it for one communicator. Waiting
+/// calls of other threads on `comm` end.
 ///
 /// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not
 /// failed: the next call on this rank continues it. The ranks need not repeat it at the same time.
@@ -131,14 +147,14 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 /// communicator. If this rank destroys `comm` instead, collectives on the new communicator end with
 /// DTL_ERROR_RANK_FAILURE.
 ///
-/// @param out  new communicator, yours, with the survivors as ranks 0 to n-1.
+/// @param out  the new communicator, with the survivors as ranks 0 to n-1. The caller owns it;
+///             destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's
 ///         time limit (the text reports where that rank is); call it again to continue.
 ///         DTL_ERROR_RANK_FAILURE: the other ranks have agreed that this rank failed.
-///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or a collective on it is
-///         further up this thread, in a function of the program's that it has called (see
-///         dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`. Equivalent:
-///         MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or the call comes from a
+///         callback of a collective on `comm` (see dtl_op_fn_t). DTL_ERROR_CANCELED: another thread
+///         destroyed `comm`. Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 /// dtl:out owned(dtl_comm_destroy)
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
@@ -149,12 +165,13 @@ pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t)
     )
 }
 
-/// Ends this process at once with an exit code (no atexit functions, no destructors), after a line
-/// in the log. The launcher ends the other ranks (dtlrun and mpirun do). Does not return unless it
+/// Exits this process at once with an exit code, after a message in the log. No atexit functions or
+/// destructors run. The launcher ends the other ranks (dtlrun and mpirun do). Returns only if it
 /// fails.
 ///
-/// @param code  the exit code, 1 ... 255.
-/// Equivalent: MPI_Abort.
+/// @param code  exit code, 1 ... 255.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `code` is out of range. There is no other return than a
+///         failure. Equivalent: MPI_Abort.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
     Entry("dtl_comm_abort").call(|inside| {
@@ -165,14 +182,15 @@ pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
     })
 }
 
-/// Tells where the ranks are: which operation each is in, as far as it answers within half a second
-/// (a rank answers while it waits in a call of this library), and each rank's last operations. Any
-/// rank may ask at any time, also from another thread while the first one waits.
+/// Reports where the ranks are: the operation that each rank is in, if it replies within half a
+/// second (a rank replies while it waits in a call of this library), and the last operations of
+/// each rank. Any rank may call it at any time, also from another thread while the first one waits.
 ///
-/// @param buf      `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length only
-///                 (the text may be another one the next time: pass a few KiB).
-/// @param out_len  length needed without the NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len.
+/// @param buf      `cap` bytes for the text and its NUL. NULL with cap 0: only the length is
+///                 returned (the next text may differ: pass a few KiB).
+/// @param cap      size of `buf` in bytes.
+/// @param out_len  length of the text without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: only *out_len was written.
 /// dtl:buf out len(cap) opt(cap==0)
 /// dtl:out_len opt
 /// dtl:call blocks
@@ -192,13 +210,14 @@ pub unsafe extern "C" fn dtl_comm_dump(
     )
 }
 
-/// Makes a key for attributes: pointers of the program's own on communicators.
+/// Creates a key for attributes: pointers that the program attaches to communicators.
 ///
-/// @param copy_fn    called by dtl_comm_dup; NULL: duplicates do not get the attribute.
-/// @param delete_fn  called when an attribute ends; NULL: nothing to do.
-/// @param user       passed to both.
-/// @param out_key    yours; end it with dtl_comm_key_destroy. dtl_finalize ends all keys.
-/// @return DTL_ERROR_LIMIT. Equivalent: MPI_Comm_create_keyval.
+/// @param copy_fn    called by dtl_comm_dup. NULL: duplicates do not get the attribute.
+/// @param delete_fn  called when an attribute is released. NULL: no call.
+/// @param user       pointer that is passed to both functions.
+/// @param out_key    the key. The caller owns it; destroy it with dtl_comm_key_destroy.
+///                   dtl_finalize destroys all.
+/// @return DTL_ERROR_LIMIT: no key is left. Equivalent: MPI_Comm_create_keyval.
 /// dtl:user opaque opt until(call_of:dtl_finalize)
 /// dtl:out_key owned(dtl_comm_key_destroy)
 /// dtl:copy_fn opt until(call_of:dtl_finalize)
@@ -219,18 +238,21 @@ pub unsafe extern "C" fn dtl_comm_key_create(
     })
 }
 
-/// Ends a key. Attributes under it stay, and dtl_comm_get_attr finds them, until their
-/// communicators are destroyed; none can be set any more.
+/// Destroys a key. Its attributes stay, and dtl_comm_get_attr finds them, until their communicators
+/// are destroyed. No further ones can be set.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such key. Equivalent: MPI_Comm_free_keyval.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_key_destroy(key: i32) -> dtl_status_t {
     Entry("dtl_comm_key_destroy").call(|_| attribute::destroy_key(key))
 }
 
-/// Puts a pointer on a communicator, of this process only. One that was there under the key ends.
+/// Attaches a pointer to a communicator, in this process only. A previous one with this key is
+/// released.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_set_attr.
+/// @param value  the pointer. The library does not dereference it.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
+/// Equivalent: MPI_Comm_set_attr.
 /// dtl:value opaque opt until(call_of:dtl_comm_delete_attr|dtl_comm_destroy)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -245,11 +267,12 @@ pub extern "C" fn dtl_comm_set_attr(
     )
 }
 
-/// Reads an attribute.
+/// Returns the attribute of a communicator for a key.
 ///
 /// @param out_value  the pointer; NULL if there is none.
-/// @param out_found  1 or 0.
-/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_get_attr.
+/// @param out_found  1 if there is one, else 0.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
+/// Equivalent: MPI_Comm_get_attr.
 /// dtl:out_found bool
 /// dtl:out_value borrowed
 #[unsafe(no_mangle)]
@@ -269,10 +292,10 @@ pub unsafe extern "C" fn dtl_comm_get_attr(
     })
 }
 
-/// Ends an attribute: its key's delete_fn is called.
+/// Deletes an attribute and calls the delete_fn of its key.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: communicator or key.
-/// Equivalent: MPI_Comm_delete_attr.
+/// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: there is no such
+///         communicator or key. Equivalent: MPI_Comm_delete_attr.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_delete_attr(comm: dtl_comm_t, key: i32) -> dtl_status_t {

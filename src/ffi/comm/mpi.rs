@@ -1,4 +1,4 @@
-//! Communicators over MPI's.
+//! Communicators: over an MPI communicator.
 
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
@@ -8,42 +8,41 @@ use crate::ffi::guard::Entry;
 use crate::runtime::comm::open::open_kind;
 use crate::sys::memory::buf::Addr;
 
-/// Opens a communicator of kind "mpi" over the ranks of one of the program's MPI communicators, in
-/// the same order. Needs no mpi.h here and no MPI at build time: the MPI that is in the process is
-/// used, be it Open MPI, MPICH, Intel MPI or another of MPICH's family, or one with the standard
-/// binary interface (libmpi_abi). Collective over the communicator.
+/// Opens a communicator of kind "mpi" over the ranks of an MPI communicator of the program, in the
+/// same order. Collective over that communicator. Needs neither mpi.h nor an MPI at build time: it
+/// uses the MPI in the process, which is Open MPI, MPICH, Intel MPI or another derivative of MPICH,
+/// or one with the standard ABI (libmpi_abi).
 ///
 ///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C; libmpi_abi:
 ///                                                                               MPI_Comm_toint
 ///     lib.dtl_comm_from_mpi_fint(mpi4py.MPI.COMM_WORLD.py2f(), byref(comm))     # Python
 ///
-/// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours,
-/// keeps its error handler, and may be freed while `out` lives. (With messages on the communicator
-/// itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
+/// The MPI communicator is duplicated, so its messages never match those of `out`. The caller still
+/// owns it; it keeps its error handler and may be freed while `out` exists. (For messages on the
+/// communicator itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
 ///
-/// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`,
-/// or call dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out`
-/// answer DTL_ERROR_INVALID_STATE from the beginning of MPI_Finalize on, and dtl_comm_destroy
-/// succeeds. (Without this function, dtl_comm_open with kind "mpi" initialises MPI if the program
-/// has not, with MPI_THREAD_MULTIPLE; the last dtl_finalize then finalises it, and MPI cannot be
-/// started again in this process. A rank that ends without is one that has failed to Open MPI's
-/// launcher.)
+/// Order of calls. MPI must be initialised. The library never finalises an MPI that the program has
+/// initialised. Destroy `out`, or call dtl_finalize, before MPI_Finalize. In the other order
+/// nothing crashes: from the beginning of MPI_Finalize, calls on `out` return
+/// DTL_ERROR_INVALID_STATE, and dtl_comm_destroy succeeds. (Without this function, dtl_comm_open
+/// with kind "mpi" initialises MPI with MPI_THREAD_MULTIPLE if the program has not. The last
+/// dtl_finalize then finalises it, and MPI cannot be initialised again in this process. Open MPI's
+/// launcher treats a rank that exits without it as failed.)
 ///
-/// @param comm  what MPI_Comm_c2f or MPI_Comm_toint gives (in Fortran the communicator itself, an
+/// @param comm  result of MPI_Comm_c2f or MPI_Comm_toint (in Fortran the communicator itself, an
 ///              MPI_Fint).
-/// @param out   yours; end it with dtl_comm_destroy.
+/// @param out   the communicator. The caller owns it; destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_INVALID_STATE: MPI is not initialised, or is finalised.
-///         DTL_ERROR_INVALID_ARGUMENT: MPI_COMM_NULL or an intercommunicator.
-///         DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be used (why is in the text).
-///         DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI answered an
-///         error (class and text in dtl_last_error). A number that is no communicator's, or that of
-///         one which was freed, is an error that MPI may end the process for.
-/// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns,
-/// calls of MPI by the program at the same time are yours to keep apart. Below: the thread that
+///         DTL_ERROR_INVALID_ARGUMENT: the communicator is MPI_COMM_NULL or an intercommunicator.
+///         DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be used; the text gives the reason.
+///         DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI returned an
+///         error; dtl_last_error has its class and text. For a number that is not a communicator,
+///         or is that of a freed one, MPI may end the process.
+/// Threads: with MPI_THREAD_MULTIPLE any. With MPI_THREAD_SERIALIZED any; the library serialises
+/// its own calls, and the program must not call MPI at the same time. Below that: the thread that
 /// initialised MPI; others get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`,
-/// except dtl_comm_destroy: with nothing in flight it succeeds in any thread, and MPI's
-/// communicator is then freed by the next call in a thread that may call MPI. Equivalent:
-/// MPI_Comm_dup.
+/// except dtl_comm_destroy: with nothing in flight it succeeds in any thread, and the next call in
+/// a thread that may call MPI then frees MPI's communicator. Equivalent: MPI_Comm_dup.
 /// dtl:out owned(dtl_comm_destroy)
 /// dtl:call blocks collective(comm)
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Point to point: send, receive, exchange, probe. What returns at once: `p2p_start`.
+//! Point to point: blocking send, receive, exchange, probe.
 
 use crate::abi::comm::communicator::dtl_recv_info_t;
 use crate::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};
@@ -23,36 +23,35 @@ pub(crate) fn completion_for(out_info: *mut dtl_recv_info_t) -> Completion {
     Completion { source, status: DTL_SUCCESS, match_bits: 0, size: 0 }
 }
 
-/// Tells the caller how a receive ended.
+/// Writes the receive information of a completion, and returns its status.
 fn tell(comm: &Comm, done: &Completion, source: i32, out_info: *mut dtl_recv_info_t) -> Result<()> {
     put_info(out_info, done)?;
     comm.check_done(done, "receive from", source)
 }
 
-/// Sends a message and returns when `buf` may be used again (which may be before it is received).
+/// Sends a message. Blocks until `buf` may be reused, which may be before the message is received.
 ///
-/// Of all messages and collectives: a buffer may be memory of any backend that this library
-/// allocated. What the host cannot reach is staged through host memory, or is an MPI's to reach
-/// that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
-/// call's or request's failure, with the backend's status. The work that writes a buffer must be
-/// done before it is sent: dtl_event_wait, or dtl_comm_isend_on.
+/// For all messages and collectives: a buffer may be memory that this library allocated on any
+/// backend. Memory that the host cannot access is staged through host memory, or passed to an MPI
+/// that can access it (docs/how-to/send-device-memory.md; dtl_explain reports which). If a copy
+/// fails, the call or request fails with the backend's status. Work that writes a buffer must be
+/// complete before the buffer is sent: use dtl_event_wait, or dtl_comm_isend_on.
 ///
-/// @param buf    `count` elements; NULL only for count 0.
-/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag    0 ... DTL_TAG_MAX.
-/// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the
-///         call that made it failed there, or it has destroyed it after a failure).
+/// @param buf   `count` elements; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE: `dest` died, left or takes no part in the communicator (the call
+///         that created it failed there, or it destroyed the communicator after a failure).
 ///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
-///         registered kind may be unable to cancel a message that has been matched. Then the call
-///         ends 5 s after its limit with this status, the text states that the transport has not
-///         given the buffer back, and the buffer must stay valid and unused as long as the process
-///         runs (the same text at another status means the same). DTL_ERROR_CANCELED: the
-///         communicator was destroyed meanwhile (not over MPI's own messages, see
-///         dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
-///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory.
-///         DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
-///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above
-///         MPI_TAG_UB.
+///         registered kind may be unable to cancel a matched message. Then the call returns this
+///         status 5 s after its limit, the text states that the transport has not released the
+///         buffer, and the buffer must stay valid and unused as long as the process runs. The same
+///         text with another status means the same. DTL_ERROR_CANCELED: the communicator was
+///         destroyed meanwhile (not with MPI's own messages, see dtl_comm_destroy).
+///         DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: a buffer exceeds
+///         its device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage a buffer.
+///         DTL_ERROR_INVALID_ARGUMENT: `tag`, `count` or `dtype` is invalid; with MPI's own
+///         messages also a tag above MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 /// dtl:buf len(count*dtype) opt(count==0)
 /// dtl:dest rank(null)
@@ -102,9 +101,15 @@ unsafe fn send_general(
     })
 }
 
-/// Sends a message and returns when a receive has begun to take it.
+/// Sends a message synchronously. Blocks until a matching receive has started to take it.
 ///
-/// @return as dtl_comm_send. Equivalent: MPI_Ssend.
+/// @param buf   `count` elements; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_send.
+/// Threads: any, several at once. Equivalent: MPI_Ssend.
 /// dtl:buf len(count*dtype) opt(count==0)
 /// dtl:dest rank(null)
 /// dtl:call blocks(comm)
@@ -121,17 +126,23 @@ pub unsafe extern "C" fn dtl_comm_ssend(
     unsafe { send_general(comm, buf, count, dtype, dest, tag, SendMode::Synchronous) }
 }
 
-/// Receives a message: the oldest of `source` (or any) with `tag` (or any).
+/// Receives a message: the oldest of `source` (or any rank) with `tag` (or any tag). Blocks until
+/// it is in `buf`.
 ///
-/// @param buf     room for `count` elements; shorter messages are fine.
-/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
-/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out_info    NULL, or who sent it, its tag and its true size. Written also when truncated.
-/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see
-///         dtl_comm_desc_t, the content of `buf` and the size in `out_info` are what MPI makes them,
-///         and there are MPIs that end the process or write past `buf`: have room for the longest
-///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
-///         DTL_ERROR_RANK_FAILURE when any rank dies).
+/// @param buf       room for `count` elements; the message may be shorter.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+///                  NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer; `buf` is full. With MPI's own messages (see
+///         dtl_comm_desc_t) the MPI determines the content of `buf` and the size in `out_info`, and
+///         some MPIs end the process or write past `buf`: provide room for the longest message, or
+///         probe. DTL_ERROR_RANK_FAILURE: `source` died or left; with DTL_ANY_SOURCE, any rank
+///         died. DTL_ERROR_TIMEOUT: the time limit passed; the receive was cancelled (for
+///         registered kinds see dtl_comm_send). DTL_ERROR_CANCELED: the communicator was destroyed
+///         meanwhile. DTL_ERROR_INVALID_RANK: `source` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: a
+///         buffer exceeds its device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage a
+///         buffer. DTL_ERROR_INVALID_ARGUMENT: `tag`, `count` or `dtype` is invalid.
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 /// dtl:buf out len(count*dtype) opt(count==0)
 /// dtl:source rank(any)
@@ -203,11 +214,20 @@ pub(crate) fn put_info(out_info: *mut dtl_recv_info_t, done: &Completion) -> Res
     Ok(())
 }
 
-/// Sends one message and receives another at the same time, so that exchanges round a ring cannot
+/// Sends one message and receives another at the same time, so that exchanges in a ring cannot
 /// deadlock. The buffers must not overlap.
 ///
-/// @param dtype  of both messages. The other parameters: dtl_comm_send and dtl_comm_recv.
-/// @return as dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
+/// @param sbuf      `scount` elements to send.
+/// @param dest      a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param rbuf      room for `rcount` elements.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param dtype     dtype of both messages.
+/// @param out_info  source, tag and size of the received message; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and
+///         dtl_comm_recv. DTL_ERROR_INVALID_ARGUMENT is also returned if the buffers overlap.
+/// Equivalent: MPI_Sendrecv.
 /// dtl:sbuf len(scount*dtype) opt(scount==0)
 /// dtl:dest rank(null)
 /// dtl:rbuf out len(rcount*dtype) opt(rcount==0)
@@ -238,10 +258,16 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
     })
 }
 
-/// Sends the buffer's message and receives another into the same buffer, at the same time.
+/// Sends the message in a buffer and receives another one into the same buffer, at the same time.
 ///
-/// @param buf  `count` elements to send, replaced by at most as many received.
-/// @return as dtl_comm_sendrecv; DTL_ERROR_OUT_OF_MEMORY: no memory for a copy of the message.
+/// @param buf       `count` elements to send, replaced by at most as many received ones.
+/// @param dest      a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param out_info  source, tag and size of the received message; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_OUT_OF_MEMORY: no
+///         memory for a copy of the message. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and dtl_comm_recv.
 /// Equivalent: MPI_Sendrecv_replace.
 /// dtl:buf inout len(count*dtype) opt(count==0)
 /// dtl:dest rank(null)
@@ -268,11 +294,16 @@ pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
     })
 }
 
-/// Waits for a message that a receive with these arguments would take. It stays to be received.
+/// Blocks until there is a message that a receive with these arguments would take. It is not
+/// received.
 ///
-/// @param out_info  source, tag and true size of the message; NULL if they do not matter.
-/// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
-/// Equivalent: MPI_Probe.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_info  source, tag and size of the message; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv.
+/// Threads: another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
+/// MPI_Probe.
 /// dtl:source rank(any)
 /// dtl:out_info opt
 /// dtl:call blocks(comm)
@@ -287,11 +318,15 @@ pub unsafe extern "C" fn dtl_comm_probe(
         .hold(comm::hold, comm, |comm| put_info(out_info, &probe::probe(comm, source, tag)?))
 }
 
-/// Asks, without waiting, whether there is a message that a receive would take; makes progress.
+/// Checks whether there is a message that a receive with these arguments would take. Does not
+/// block; makes progress.
 ///
+/// @param source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_found  1 or 0.
-/// @param out_info       NULL, or as in dtl_comm_probe; written if found.
-/// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
+/// @param out_info   source, tag and size of the message, written if there is one; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Iprobe.
 /// dtl:source rank(any)
 /// dtl:out_found bool
 /// dtl:out_info opt
@@ -314,15 +349,21 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
     })
 }
 
-/// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
-/// `out` gets it, whatever other threads receive.
+/// Blocks until there is a message, like dtl_comm_probe, and matches it: only dtl_comm_mrecv or
+/// dtl_comm_imrecv with `out` receives it, whatever other threads do.
 ///
-/// @param out  yours until it is received; ends with its communicator. The sender of a
-///                     large or synchronous message waits until its receive starts. If the sender's
-///                     time limit passes before that, or its request is cancelled or destroyed, the
-///                     message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
-///                     messages (see dtl_comm_desc_t) cannot be cancelled: the sender waits.
-/// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out       the message. The caller owns it until it is received; it ends with its
+///                  communicator. The sender of a large or synchronous message waits until its
+///                  receive starts. If the sender's time limit passes before that, or its request
+///                  is cancelled or destroyed, the message is cancelled and its receive returns
+///                  DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t) cannot be
+///                  cancelled: the sender waits.
+/// @param out_info  source, tag and size of the message; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
+///         are not received. Equivalent: MPI_Mprobe.
 /// dtl:source rank(any)
 /// dtl:out owned(dtl_comm_mrecv|dtl_comm_imrecv)
 /// dtl:out_info opt
@@ -350,12 +391,17 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
     )
 }
 
-/// Takes a message as dtl_comm_mprobe does, without waiting: only dtl_comm_mrecv or _imrecv with
-/// `out` gets it, whatever other threads receive.
+/// Matches a message like dtl_comm_mprobe. Does not block; makes progress.
 ///
-/// @param out_found    1 or 0.
-/// @param out  written if found.
-/// @return as dtl_comm_iprobe. Equivalent: MPI_Improbe.
+/// @param source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_found  1 or 0.
+/// @param out        the message, written if there is one, with the same rules as for
+///                   dtl_comm_mprobe.
+/// @param out_info   source, tag and size of the message, written if there is one; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
+///         are not received. Equivalent: MPI_Improbe.
 /// dtl:source rank(any)
 /// dtl:out_found bool
 /// dtl:out owned(dtl_comm_mrecv|dtl_comm_imrecv)
@@ -383,12 +429,17 @@ pub unsafe extern "C" fn dtl_comm_improbe(
     })
 }
 
-/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails;
-/// only bad arguments (buf, count, dtype) leave the message to be received.
+/// Receives a probed message. Its handle is stale afterwards, also if the receive fails. Only if
+/// `buf`, `count` or `dtype` is invalid, the message can still be received.
 ///
-/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the
-///         sender cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent:
-///         MPI_Mrecv.
+/// @param buf       room for `count` elements; the message may be shorter.
+/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+///                  NULL.
+/// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_CANCELED: the
+///         sender cancelled the message (see dtl_comm_mprobe), and nothing was written; or the
+///         communicator was destroyed. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Mrecv.
 /// dtl:buf out len(count*dtype) opt(count==0)
 /// dtl:out_info opt
 /// dtl:call blocks(comm)
@@ -414,9 +465,16 @@ pub unsafe extern "C" fn dtl_comm_mrecv(
     )
 }
 
-/// Starts to receive a message that was probed.
+/// Starts to receive a probed message. Does not block. The message handle is stale afterwards, as
+/// for dtl_comm_mrecv; `buf` must not be accessed until the request is complete.
 ///
-/// @return as dtl_comm_irecv and dtl_comm_mrecv. Equivalent: MPI_Imrecv.
+/// @param buf  room for `count` elements; the message may be shorter.
+/// @param out  the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_LIMIT: too many
+///         requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. The request returns DTL_ERROR_TRUNCATED,
+///         DTL_ERROR_CANCELED or DTL_ERROR_RANK_FAILURE, see dtl_comm_mrecv.
+/// Equivalent: MPI_Imrecv.
 /// dtl:buf out len(count*dtype) opt(count==0) until(request)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
 #[unsafe(no_mangle)]

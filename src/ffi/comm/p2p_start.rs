@@ -1,4 +1,4 @@
-//! Point to point: what starts a message and returns at once.
+//! Point to point: nonblocking and persistent messages.
 
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
@@ -12,11 +12,17 @@ use crate::runtime::comm::p2p::request::{self, Tagged};
 
 use std::ffi::c_void;
 
-/// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
+/// Starts a send. Does not block. `buf` must stay unchanged until the request is complete.
 ///
-/// @param out  the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_send; failures of the message itself come with the request.
-/// Equivalent: MPI_Isend.
+/// @param buf   `count` elements; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @param out   the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`, `count`
+///         or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns the failure of the message: DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_CANCELED (see dtl_comm_send). Equivalent: MPI_Isend.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:dest rank(null)
 /// dtl:out owned(dtl_request_wait|dtl_request_test|dtl_request_destroy)
@@ -35,11 +41,17 @@ pub unsafe extern "C" fn dtl_comm_isend(
     unsafe { begin(comm, buf.cast_mut(), count, dtype, dest, Tagged::new(Kind::Send, tag), out) }
 }
 
-/// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
+/// Starts a receive. Does not block. `buf` must not be accessed until the request is complete.
 ///
-/// @param out  the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_recv; failures of the message itself come with the request.
-/// Equivalent: MPI_Irecv.
+/// @param buf     room for `count` elements; the message may be shorter.
+/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out     the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK: `source` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`,
+///         `count` or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns the failure of the message: DTL_ERROR_TRUNCATED,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED (see dtl_comm_recv). Equivalent: MPI_Irecv.
 /// dtl:buf out len(count*dtype) opt(count==0) until(request)
 /// dtl:source rank(any)
 /// dtl:out owned(dtl_request_wait|dtl_request_test|dtl_request_destroy)
@@ -121,9 +133,16 @@ unsafe extern "C" fn begin_general(
     })
 }
 
-/// Starts a synchronous send: the request is done when a receive has begun to take the message.
+/// Starts a synchronous send. Does not block. The request is complete when a matching receive has
+/// started to take the message.
 ///
-/// @return as dtl_comm_isend. Equivalent: MPI_Issend.
+/// @param buf   `count` elements, unchanged until the request is complete; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @param out   the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
+///         failures, see there. Equivalent: MPI_Issend.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:dest rank(null)
 /// dtl:out owned(dtl_request_wait|dtl_request_test|dtl_request_destroy)
@@ -141,11 +160,16 @@ pub unsafe extern "C" fn dtl_comm_issend(
     unsafe { begin(comm, buf.cast_mut(), count, dtype, dest, Tagged::new(Kind::Ssend, tag), out) }
 }
 
-/// Makes a persistent send, at rest: dtl_request_start starts it, as often as it is over.
+/// Creates an inactive persistent send. dtl_request_start starts it; it may be started again
+/// whenever it is complete.
 ///
-/// @param buf  `count` elements, read anew by each start.
-/// @param out  yours; end it with dtl_request_destroy.
-/// @return as dtl_comm_isend. Equivalent: MPI_Send_init.
+/// @param buf   `count` elements, read again by each start.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @param out   the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
+///         failures, see there. Equivalent: MPI_Send_init.
 /// dtl:buf len(count*dtype) opt(count==0) until(destroy)
 /// dtl:dest rank(null)
 /// dtl:out owned(dtl_request_destroy)
@@ -168,11 +192,16 @@ pub unsafe extern "C" fn dtl_comm_send_init(
     })
 }
 
-/// Makes a persistent receive, at rest: dtl_request_start starts it, as often as it is over.
+/// Creates an inactive persistent receive. dtl_request_start starts it; it may be started again
+/// whenever it is complete.
 ///
-/// @param buf  room for `count` elements.
-/// @param out  yours; end it with dtl_request_destroy.
-/// @return as dtl_comm_irecv. Equivalent: MPI_Recv_init.
+/// @param buf     room for `count` elements; the message may be shorter.
+/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out     the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_irecv. The request returns later
+///         failures, see there. Equivalent: MPI_Recv_init.
 /// dtl:buf out len(count*dtype) opt(count==0) until(destroy)
 /// dtl:source rank(any)
 /// dtl:out owned(dtl_request_destroy)

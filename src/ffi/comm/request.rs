@@ -1,4 +1,4 @@
-//! Requests: start, wait, test, cancel, end.
+//! Requests: start, wait, test, cancel.
 
 use super::p2p::{completion_for, put_info};
 use crate::abi::comm::communicator::{DTL_NO_INDEX, dtl_recv_info_t};
@@ -10,18 +10,21 @@ use crate::ffi::guard::{self, Entry};
 use crate::runtime::comm::p2p::request::{self, wait};
 use crate::runtime::component::{Completion, recv_info};
 
-/// Waits until a request is done. Its handle is stale afterwards (a second wait answers
-/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent
-/// one rests afterwards; waiting for one at rest returns at once.
+/// Waits until a request is complete. Its handle is stale afterwards (a second wait returns
+/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it stays valid. A persistent
+/// request is inactive afterwards. For an inactive one the call returns at once.
 ///
-/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 polls once. The communicator's time
-///                    limit does not count here.
-/// @param out_info        NULL, or where the outcome of a receive is written (also of a failed one).
-/// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
-///         cancelled by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
-///         it goes on: wait again, or cancel it. For a collective, after a limit of 100 ms or more,
-///         the text lists where the other ranks are, as queried before the limit passed.
-/// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
+/// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's time
+///                    limit does not apply.
+/// @param out_info    result of a receive, also of a failed one; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the received message is longer than the buffer.
+///         DTL_ERROR_RANK_FAILURE: a rank of the operation died or left. DTL_ERROR_CANCELED: the
+///         operation was cancelled by dtl_request_cancel, or its communicator was destroyed.
+///         DTL_ERROR_TIMEOUT: the operation continues: wait again, or cancel it. For a collective,
+///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
+///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
+///         this request. Otherwise a status of the call that started the operation.
+/// Threads: any; if two threads wait for one request, one gets the result. Equivalent: MPI_Wait.
 /// dtl:out_info opt
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
@@ -68,11 +71,13 @@ pub unsafe extern "C" fn dtl_request_wait(
     )
 }
 
-/// Asks whether a request is done, without waiting; makes progress. If done, its handle is stale.
+/// Checks whether a request is complete. Does not block; makes progress. If it is complete, its
+/// handle is stale afterwards, unless it is persistent.
 ///
-/// @param out_done  1 or 0. Written on success and when the operation itself failed (then 1).
-/// @param out_info      NULL, or what a receive tells; written if done.
-/// @return as dtl_request_wait, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Test.
+/// @param out_done  1 or 0. Written on success, and (with 1) if the operation failed.
+/// @param out_info  result of a receive, written if it is complete; may be NULL.
+/// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
+///         another status of the operation: see dtl_request_wait. Equivalent: MPI_Test.
 /// dtl:out_done bool
 /// dtl:out_info opt
 #[unsafe(no_mangle)]
@@ -93,31 +98,36 @@ pub unsafe extern "C" fn dtl_request_test(
     })
 }
 
-/// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
-/// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late. A probe may still find a
+/// Attempts to cancel an operation that has not been matched. The request must still be waited for:
+/// it ends with DTL_ERROR_CANCELED, or normally if it was too late. A probe may still find a
 /// cancelled send until the next message from the same rank on the communicator has arrived.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own
-///         messages (see dtl_comm_desc_t) a send as well that was not over as it began. The request
-///         is unchanged. DTL_ERROR_INVALID_STATE: a persistent one at rest. DTL_ERROR_CANCELED:
-///         another thread is destroying the communicator.
-/// Equivalent: MPI_Cancel.
+/// @return DTL_ERROR_NOT_SUPPORTED: the request is a collective, which needs all ranks, or a
+///         one-sided operation (dtl_win_rput, dtl_win_rget); with MPI's own messages (see
+///         dtl_comm_desc_t) also a send that was not complete when it was started. The request is
+///         unchanged. DTL_ERROR_INVALID_STATE: the request is persistent and inactive.
+///         DTL_ERROR_CANCELED: another thread is destroying the communicator. DTL_ERROR_BUSY:
+///         called from a callback of a call that polls this request. Equivalent: MPI_Cancel.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
     Entry("dtl_request_cancel").call(|inside| request::cancel(inside, request))
 }
 
-/// Waits until all requests are done. Each finished one becomes null in the array, unless it is
-/// persistent; null ones and persistent ones at rest are passed over. Each handle once: of one
-/// listed twice, the second is stale when its turn comes.
+/// Waits until all requests are complete. Each complete one becomes null in the array, unless it is
+/// persistent.
 ///
-/// @param requests    `count` handles. If one is stale at the start, nothing is waited for.
-/// @param timeout_ns  for all together; the communicators' time limits do not count here. If it
-///                    passes, unfinished ones stay in the array.
-/// @param out_infos       NULL, or `count` infos; those of null requests are left alone.
-/// @return the first failure (its text names the index); the others' are in out_infos[].status.
-///         DTL_ERROR_TIMEOUT: some are not done, and go on. Else as dtl_request_wait.
-///         Equivalent: MPI_Waitall.
+/// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. List
+///                    each handle once: if one is listed twice, the second is stale when its turn
+///                    comes. If one is stale at the beginning, the call does not wait.
+/// @param timeout_ns  time limit for all of them in nanoseconds, or DTL_TIMEOUT_INFINITE. The
+///                    communicators' time limits do not apply. If it passes, incomplete requests
+///                    stay in the array.
+/// @param out_infos   room for `count` results, or NULL. Those of null requests are not written.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: some are not complete and
+///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
+///         than 2^20. Equivalent: MPI_Waitall.
 /// dtl:requests inout len(count) opt(count==0)
 /// dtl:out_infos len(count) opt
 /// dtl:call blocks(timeout_ns)
@@ -135,11 +145,16 @@ pub unsafe extern "C" fn dtl_request_wait_all(
     )
 }
 
-/// Asks after all requests, without waiting; makes progress.
+/// Checks whether all requests are complete. Does not block; makes progress.
 ///
-/// @param out_done  1: all were done, and everything is as after dtl_request_wait_all. 0: nothing
-///                  else was written.
-/// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
+/// @param requests   `count` handles. Null ones and inactive persistent ones are skipped.
+/// @param out_done   1: all were complete, with the same effects as dtl_request_wait_all. 0:
+///                   nothing else was written.
+/// @param out_infos  room for `count` results, or NULL. Those of null requests are not written.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_INVALID_HANDLE: a handle is stale.
+///         DTL_ERROR_LIMIT: `count` is more than 2^20. Equivalent: MPI_Testall.
 /// dtl:requests inout len(count) opt(count==0)
 /// dtl:out_done bool
 /// dtl:out_infos len(count) opt
@@ -162,14 +177,18 @@ pub unsafe extern "C" fn dtl_request_test_all(
     )
 }
 
-/// Waits until one of the requests is done, and ends that one.
+/// Waits until one of the requests is complete, and returns its index.
 ///
-/// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The
-///                   one that is done becomes null, unless it is persistent.
-/// @param out_index  which one; DTL_NO_INDEX: none is active. Written also if that one failed.
-/// @param out_info       NULL, or what a receive tells.
-/// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
-/// Equivalent: MPI_Waitany.
+/// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. The
+///                    complete one becomes null, unless it is persistent.
+/// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param out_index   index of the complete request; DTL_NO_INDEX if none is active. Written also
+///                    if that request failed.
+/// @param out_info    result of a receive; may be NULL.
+/// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
+///         another status of the operation: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is
+///         complete, and all continue. DTL_ERROR_INVALID_HANDLE: a handle is stale.
+///         DTL_ERROR_LIMIT: `count` is more than 2^20. Equivalent: MPI_Waitany.
 /// dtl:requests inout len(count) opt(count==0)
 /// dtl:out_info opt
 /// dtl:call blocks(timeout_ns)
@@ -199,15 +218,20 @@ pub unsafe extern "C" fn dtl_request_wait_any(
     )
 }
 
-/// Waits until at least one of the requests is done, and ends all that are.
+/// Waits until at least one of the requests is complete, and returns the indices of all complete
+/// ones.
 ///
-/// @param requests   as in dtl_request_wait_any.
-/// @param out_count  how many were done; 0: none is active.
-/// @param out_indices    room for `count`: which ones.
-/// @param out_infos      NULL, or room for `count`: what each tells, in the order of `out_indices`.
-/// @return the first failure (its text names the index); the others' are in out_infos[].status.
-///         DTL_ERROR_TIMEOUT: none is done, all go on. Else as dtl_request_wait.
-///         Equivalent: MPI_Waitsome.
+/// @param requests     `count` handles. Null ones and inactive persistent ones are skipped. The
+///                     complete ones become null, unless they are persistent.
+/// @param timeout_ns   nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param out_count    number of complete requests; 0 if none is active.
+/// @param out_indices  room for `count` indices of complete requests.
+/// @param out_infos    room for `count` results, in the order of `out_indices`; may be NULL.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is complete, and all
+///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
+///         than 2^20. Equivalent: MPI_Waitsome.
 /// dtl:requests inout len(count) opt(count==0)
 /// dtl:out_indices len(count) opt(count==0)
 /// dtl:out_infos len(count) opt
@@ -248,19 +272,22 @@ pub unsafe extern "C" fn dtl_request_wait_some(
     )
 }
 
-/// Starts a persistent request that is at rest.
+/// Starts an inactive persistent request. Does not block.
 ///
-/// @return DTL_ERROR_INVALID_STATE: it is active, or not persistent. Else as the call that made it.
-/// Equivalent: MPI_Start.
+/// @return DTL_ERROR_INVALID_STATE: the request is active or not persistent, or its device buffer
+///         was freed. Otherwise a status of the call that created it. Equivalent: MPI_Start.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
     Entry("dtl_request_start").call(|inside| request::start(inside, request))
 }
 
-/// Starts persistent requests, in their order. Null ones are failures here.
+/// Starts persistent requests in their order. Does not block.
 ///
-/// @return the first failure (its text names the index): those before it are active, the others are
-///         not; as dtl_request_start. Equivalent: MPI_Startall.
+/// @param requests  `count` handles, all inactive; a null one is a failure.
+/// @return the first failure; its text has the index. The requests before it are active, the others
+///         are not. DTL_ERROR_INVALID_STATE: a request is active or not persistent, or its device
+///         buffer was freed. DTL_ERROR_INVALID_HANDLE: a handle is null or stale. DTL_ERROR_LIMIT:
+///         `count` is more than 2^20. Equivalent: MPI_Startall.
 /// dtl:requests in len(count) opt(count==0)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_start_all(
@@ -278,16 +305,16 @@ pub unsafe extern "C" fn dtl_request_start_all(
     })
 }
 
-/// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
-/// has been matched. Null: nothing happens.
+/// Destroys a request and discards its result. An operation in flight is cancelled; if it has been
+/// matched, the call waits until it is complete. Null: no effect.
 ///
-/// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for
-///         it.
-///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI
-///         does not give back: wait for it. DTL_ERROR_TIMEOUT: a registered kind has
-///         not given it back for 5 s. The request is unchanged after these. DTL_ERROR_CANCELED:
-///         another thread is destroying the communicator, and this request with it.
-/// Equivalent: MPI_Request_free, but nothing goes on in the background.
+/// @return DTL_ERROR_BUSY: a collective, which needs all ranks, or a one-sided operation
+///         (dtl_win_rput, dtl_win_rget) is in flight: wait for it. DTL_ERROR_NOT_SUPPORTED: a send
+///         with MPI's own messages (see dtl_comm_desc_t), which MPI does not release, is in flight:
+///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has not released it within 5 s. After
+///         these the request is unchanged. DTL_ERROR_CANCELED: another thread is destroying the
+///         communicator, and this request with it.
+/// Equivalent: MPI_Request_free, but no operation continues in the background.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {

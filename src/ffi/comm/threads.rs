@@ -1,4 +1,4 @@
-//! Communicators whose ranks are threads of one process.
+//! Communicators: ranks that are threads of one process.
 
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
@@ -6,26 +6,28 @@ use crate::ffi::args::{Out, put_all};
 use crate::ffi::guard::Entry;
 use crate::runtime::comm::open::open_kind;
 
-/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r,
-/// meant for one thread each, though any thread may use any of them; everything that a communicator
-/// can do works, between these ranks. Messages are copied once, from buffer to buffer, by whichever
-/// of sender and receiver comes second. A thread that waits long sleeps, so there may be far more
+/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r.
+/// Each is meant for one thread, but any thread may use any of them. All operations on
+/// communicators work between these ranks. A message is copied once, from buffer to buffer, by the
+/// later one of sender and receiver. A thread that waits for long sleeps, so there may be many more
 /// threads than cores.
 ///
-/// Each rank is destroyed on its own (dtl_comm_destroy), and has left then: what it sent stays
-/// receivable, but what needs it from then on ends with DTL_ERROR_RANK_FAILURE at the others:
-/// receives from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for
-/// the others until something has needed the rank that left; then it ends like that, too. A thread
-/// that merely ends has not left.
+/// Each rank is destroyed separately (dtl_comm_destroy) and has then left. Messages that it sent
+/// can still be received. Operations of other ranks that need it from then on end with
+/// DTL_ERROR_RANK_FAILURE: receives from it, sends to it, collectives. A receive from
+/// DTL_ANY_SOURCE continues to wait for the other ranks until an operation has needed the rank that
+/// left; then it ends with the same status. A thread that merely ends has not left.
 ///
-/// @param size        number of ranks, 1 to 4096. The ranks' tables of each other take 4 bytes for
-///                    each pair: 256 KiB for 256 ranks, 64 MiB for 4096; pairs that talk take more.
-/// @param timeout_ns  time limit in nanoseconds of each blocking call; 0 = from DTL_TIMEOUT, else
+/// @param size        number of ranks, 1 to 4096. Their tables of each other take 4 bytes per pair:
+///                    256 KiB for 256 ranks, 64 MiB for 4096. Pairs that communicate take more.
+/// @param timeout_ns  time limit of each blocking call in nanoseconds. 0: from DTL_TIMEOUT, else
 ///                    DTL_TIMEOUT_INFINITE.
-/// @param out         `size` communicators; yours. Written only if all are there.
-/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_LIMIT: size. DTL_ERROR_OUT_OF_MEMORY.
-///         DTL_ERROR_LIMIT: no handles left. After a failure nothing stays open.
-/// Threads: any; not collective, one call makes all ranks. Equivalent: none in MPI (endpoints were
+/// @param out         room for `size` communicators, written only on success. The caller owns them;
+///                    destroy each with dtl_comm_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size` is less than 1. DTL_ERROR_LIMIT: `size` is more than
+///         4096, or no handles are left. DTL_ERROR_OUT_OF_MEMORY: no memory for the tables. After a
+///         failure nothing stays open.
+/// Threads: any; not collective, one call opens all ranks. Equivalent: none in MPI (endpoints were
 /// proposed for it); ncclCommInitAll.
 /// dtl:out len(size) owned(dtl_comm_destroy)
 #[unsafe(no_mangle)]

@@ -1,5 +1,5 @@
-//! The library's own operations with the arguments that a handler of the dispatcher gets. Exports
-//! no symbol.
+//! Built-in operations of the library, with the arguments that a handler of a dispatcher receives.
+//! Exports no symbol.
 
 use crate::abi::devices::dispatch::*;
 use crate::abi::word::*;
@@ -13,7 +13,7 @@ use crate::runtime::{device, memory};
 use crate::sys::handles::epoch;
 use std::sync::Arc;
 
-/// Performs a built-in operation: by the backend `by` of a handler, else by the requested one.
+/// Performs a built-in operation: by the backend `by` of a handler, or by the requested one.
 ///
 /// # Safety
 /// The query's args are null or the operation's struct, with what that promises.

@@ -115,7 +115,7 @@ fn check_word(name: &str, word: dtl_enum_word_t) -> Result<()> {
     Ok(())
 }
 
-/// Takes a handler over.
+/// Copies and checks a handler.
 ///
 /// # Safety
 /// The handler's texts are NUL-terminated or null.
@@ -152,7 +152,7 @@ unsafe fn take_handler(
     })
 }
 
-/// Refuses flags that do not go with the rest.
+/// Fails if the flags do not match the other fields.
 fn check_flags(
     handler: &dtl_dispatch_handler_t,
     name: &str,
@@ -192,7 +192,7 @@ fn check_flags(
     Ok(())
 }
 
-/// What a handler does when it is chosen.
+/// Returns the action of a handler when it is chosen.
 ///
 /// # Safety
 /// The handler's texts are NUL-terminated or null.

@@ -1,4 +1,5 @@
-//! Dispatchers: who does an operation.
+//! Dispatchers: select the handler of an operation.
+//! dtl: header(dtl_select.h)
 
 use super::builtin_ops as own;
 use super::handler;
@@ -15,11 +16,12 @@ use crate::runtime::dispatch::{
 use std::cell::Cell;
 use std::ffi::c_char;
 
-/// Creates a dispatcher without handlers. The rules are at dtl_dispatch_key_t.
+/// Creates a dispatcher without handlers. dtl_dispatch_key_t states the rules.
 ///
-/// @param flags  0, or DTL_DISPATCHER_STRICT_DACE.
-/// @param out    the dispatcher; destroy it with dtl_dispatcher_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT: flags. DTL_ERROR_LIMIT: no handle is left.
+/// @param flags  0 or DTL_DISPATCHER_STRICT_DACE.
+/// @param out    The dispatcher. The caller owns it; destroy it with dtl_dispatcher_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `flags` has unknown bits.
+///         DTL_ERROR_LIMIT: no handle is left.
 /// Threads: any. Equivalent: DaCe's TargetDispatcher.
 /// dtl:flags flags(DTL_DISPATCHER_)
 /// dtl:out owned(dtl_dispatcher_destroy)
@@ -31,46 +33,50 @@ pub unsafe extern "C" fn dtl_dispatcher_create(
     Entry("dtl_dispatcher_create").call(|_| Out::new(out, "out")?.put(dispatch::create(flags)))
 }
 
-/// Destroys a dispatcher and unregisters all of its handlers. Invocations that run go on; `destroy`
-/// of their data follows them. The null dispatcher and the default one: nothing happens.
+/// Destroys a dispatcher and unregisters all its handlers.
 ///
-/// Threads: any.
+/// Invocations in progress continue, and `destroy` of their data is called after them. For
+/// DTL_DISPATCHER_NULL and the default dispatcher the call has no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dispatcher_destroy(dispatcher: dtl_dispatcher_t) -> dtl_status_t {
     Entry("dtl_dispatcher_destroy").call(|inside| dispatch::destroy(inside, dispatcher))
 }
 
-/// The dispatcher that the library itself consults before it allocates, copies, launches or
-/// compiles: handlers that are registered here also serve programs that are unaware of them. The
-/// library's built-in way is the default of each of its operations here (rule 4);
-/// dtl_dispatch_explain shows it. It exists whenever the library does.
+/// Returns the dispatcher that the library itself queries before it allocates, copies, launches or
+/// compiles.
 ///
-/// Without handlers here nothing becomes slower. Pools, fills and the memory of communicators and
-/// windows are not dispatched.
+/// Handlers registered here also serve programs that are unaware of them. The library's
+/// implementation is the default of each of its operations here (rule 4 of dtl_dispatch_key_t), as
+/// dtl_dispatch_explain shows. The dispatcher exists while the library is initialised. Without
+/// handlers it costs no time. Pools, fills, and the memory of communicators and windows are not
+/// dispatched.
 /// dtl:return borrowed
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dispatcher_default() -> dtl_dispatcher_t {
     dispatch::DEFAULT
 }
 
-/// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
-/// under none. Calls that begin after it has returned find it; others may.
+/// Registers a handler under one or several keys: under all of them, or under none if one is
+/// refused.
 ///
-/// @param dispatcher  dtl_dispatcher_default() or one of dtl_dispatcher_create.
-/// @param keys        key_count of them, all different; copied.
-/// @param key_count   1 to 1024. Of each operation a dispatcher takes 1024 keys with predicates and
-///                    1024 without.
-/// @param handler     start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until
+/// Calls that begin after the return find it; calls in progress may.
+///
+/// @param dispatcher  dtl_dispatcher_default(), or one from dtl_dispatcher_create.
+/// @param keys        `key_count` keys, all different. Copied.
+/// @param key_count   1 to 1024. For each operation a dispatcher accepts 1024 keys with predicates
+///                    and 1024 without.
+/// @param handler     Start from DTL_DISPATCH_HANDLER_INIT. Copied. `user` must live until
 ///                    `destroy` is called.
-/// @param out         the registration: dtl_dispatch_unregister ends it, dtl_dispatcher_destroy and
-///                    dtl_finalize do too.
-/// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler.
-///         DTL_ERROR_INVALID_ARGUMENT: a key (the text has its index), for example one of the
-///         library's operations with a word of the wrong enumeration in a slot (see
-///         dtl_dispatch_query_t); flags, name, or parts that do not go together.
-///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT:
-///         too many keys. After a failure `destroy` is not called.
-/// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
+/// @param out         The registration. End it with dtl_dispatch_unregister; dtl_dispatcher_destroy
+///                    and dtl_finalize end it too.
+/// @return After a failure `destroy` is not called.
+///         DTL_ERROR_ALREADY_EXISTS: rule 6 of dtl_dispatch_key_t. The text names key and handler.
+///         DTL_ERROR_INVALID_ARGUMENT: a key is not valid (the text has its index), for example
+///         because a slot of one of the library's operations has a word of a wrong enumeration (see
+///         dtl_dispatch_query_t). Also if flags, name or a combination of fields of the handler is
+///         not valid. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
+///         DTL_ERROR_LIMIT: there are too many keys.
+/// Threads: any. Equivalent: DaCe's register_copy_dispatcher and similar functions.
 /// dtl:keys len(key_count)
 /// dtl:out owned(dtl_dispatch_unregister)
 #[unsafe(no_mangle)]
@@ -88,13 +94,15 @@ pub unsafe extern "C" fn dtl_dispatch_register(
     })
 }
 
-/// Ends a registration: its handler is not chosen any more. A handler that it replaced is there
-/// again. Invocations that run go on; `destroy` is called before this returns if nobody is in the
-/// library meanwhile, else after the last of them left.
+/// Unregisters a handler: it is no longer chosen.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: unregistered before. DTL_ERROR_INVALID_ARGUMENT: it is another
-///         dispatcher's, or the library's own.
-/// Threads: any; also in the handler itself.
+/// A handler that it replaced becomes active again. Invocations in progress continue. `destroy` is
+/// called before the return if no other thread is inside the library, otherwise after the last of
+/// them has left.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: it was unregistered before.
+///         DTL_ERROR_INVALID_ARGUMENT: it belongs to another dispatcher or to the library.
+/// Threads: any, also in the handler itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dispatch_unregister(
     dispatcher: dtl_dispatcher_t,
@@ -105,15 +113,16 @@ pub extern "C" fn dtl_dispatch_unregister(
     })
 }
 
-/// Finds the handler of a query, by the rules at dtl_dispatch_key_t. Asks predicates; invokes
+/// Finds the handler of a query by the rules of dtl_dispatch_key_t. Calls predicates; invokes
 /// nothing.
 ///
-/// @param query  start from DTL_DISPATCH_QUERY_INIT.
-/// @param out    its registration; may be stale as soon as another thread unregisters it.
-/// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED:
-///         it is illegal, with the handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is
-///         none (where a key fits, the query's words are not looked up). Else what a predicate
-///         failed with.
+/// @param query  Start from DTL_DISPATCH_QUERY_INIT.
+/// @param out    The registration. It becomes stale when another thread unregisters it.
+/// @return The status of a predicate that failed. DTL_ERROR_NOT_FOUND: no key matches.
+///         DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
+///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration. (If a key matches, the
+///         words of the query are not verified.)
 /// Threads: any; takes no lock.
 /// dtl:out borrowed
 #[unsafe(no_mangle)]
@@ -177,17 +186,24 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     )
 }
 
-/// Finds the handler of a query and has it perform the operation. The library's built-in operations
-/// can be invoked like any other, with the args that the table at dtl_dispatch_query_t names.
+/// Finds the handler of a query and performs the operation with it.
 ///
-/// @param query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
-/// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to
-///                   be destroyed with dtl_event_destroy; null if all is done.
-/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers
-///         run within each other on this thread, so one invokes what it does itself; the handler is
-///         not called. (A query of the library itself, as in dtl_mem_copy, never leads to a handler
-///         that the thread is in.)
-/// Threads: any; takes no lock. May block as the handler does.
+/// Built-in operations of the library can be invoked like any other, with the args that
+/// dtl_dispatch_query_t lists. Blocks as long as the handler does.
+///
+/// @param query      Start from DTL_DISPATCH_QUERY_INIT. `args` is the struct of the operation.
+/// @param out_event  NULL = all work is complete when the call returns. Otherwise it receives an
+///                   event for work that continues, which the caller owns and destroys with
+///                   dtl_event_destroy, or null if all work is complete.
+/// @return The status of the handler or of a predicate that failed.
+///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
+///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration.
+///         DTL_ERROR_NATIVE_BACKEND: the handler returned an event that is not live.
+///         DTL_ERROR_LIMIT: 64 handlers are nested on this thread, so one invokes itself. The
+///         handler is not called. (A query of the library itself, as in dtl_mem_copy, never leads
+///         to a handler that is running on the thread.)
+/// Threads: any; takes no lock.
 /// dtl:out_event opt owned(dtl_event_destroy)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -233,22 +249,22 @@ unsafe fn invoke(handler: &Registration, query: &Query, out_event: *mut dtl_even
     Ok(())
 }
 
-/// Describes how the handler of a query is chosen: a line for each one whose key fits, in the order
-/// of the rules, with the result of its predicate (all of them are called), then the choice or the
-/// refusal. For the default dispatcher there is also a line for each built-in operation that fits:
-/// for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it
-/// has (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
-/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY)
-/// fits all of these. The handlers that other values there would lead to follow as lines
-/// "elsewhere".
+/// Describes how the handler of a query is chosen.
 ///
-/// @param query    start from DTL_DISPATCH_QUERY_INIT.
-/// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
-/// @param cap      bytes of room.
-/// @param out_len  bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds
-///         nothing is no failure here.
-/// Threads: any.
+/// The text has a line for each handler whose key matches, in the order of the rules, with the
+/// result of its predicate (all predicates are called). Then comes the choice or the refusal. For
+/// the default dispatcher there is also a line for each built-in operation that matches: for
+/// DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it has
+/// (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
+/// DTL_OPERATION_COMPILE of every compiler. DTL_DISPATCH_ANY in the query matches all of these.
+/// Handlers to which other values there would lead follow as lines "elsewhere".
+///
+/// @param query    Start from DTL_DISPATCH_QUERY_INIT.
+/// @param buf      Buffer for the text and its NUL. NULL with cap 0 to query only the length.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Length of the text in bytes without the NUL; may be NULL.
+/// @return A query without a handler is not a failure here.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. *out_len was written.
 /// dtl:buf out len(cap) opt(cap==0)
 /// dtl:out_len opt
 #[unsafe(no_mangle)]

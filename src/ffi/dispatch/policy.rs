@@ -1,4 +1,5 @@
-//! Dynamic selection: policies and their resources. Submitting and waiting: `policy_submit`.
+//! Policies: select a resource for each task.
+//! dtl: header(dtl_select.h)
 
 use crate::abi::devices::policy::*;
 use crate::abi::handle::dtl_policy_t;
@@ -14,27 +15,32 @@ use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
-/// Creates a policy: it chooses one of its resources for each task.
+/// Creates a policy, which selects one of its resources for each task. By its name it selects:
 ///
-/// @param name       "fixed": always opts.fixed_index. "round_robin": one after another, by each
-///                   thread, so that the counts of a thread differ by at most one. "dynamic_load":
-///                   the one with the fewest tasks that have not ended. "auto_tune": the one where
-///                   this task was fastest, see dtl_task_key_t. "capacity": one that has less than
-///                   opts.capacity tasks; without any, submits wait.
-/// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new
-///                   streams on all devices found (see opts.backend), one for inline, those of the
-///                   table's default_resources.
-/// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and
-///                   dtl_policy_initialize gives them later; until then submits return
-///                   DTL_ERROR_INVALID_STATE. Their kind is set now: by opts.kind or opts.ops.
-/// @param out        the policy; give it back with dtl_policy_release.
-/// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
-///         resources, fixed_index beyond the list, unknown flags or kind,
-///         DTL_POLICY_DEFER without a kind or table.
+///     "fixed"         always opts.fixed_index
+///     "round_robin"   one after another, for each thread: its counts differ by at most one
+///     "dynamic_load"  the resource with the fewest tasks that have not ended
+///     "auto_tune"     the resource on which this task was fastest, see dtl_task_key_t
+///     "capacity"      one with fewer than opts.capacity tasks; if there is none, submits wait
+///
+/// With DTL_POLICY_DEFER, `resources` is NULL and `count` 0. dtl_policy_initialize sets the
+/// resources later; until then submits return DTL_ERROR_INVALID_STATE. opts.kind or opts.ops sets
+/// their kind now.
+///
+/// @param name       Name of the policy.
+/// @param resources  `count` resources. Copied. NULL with count 0 = the defaults of the kind: new
+///                   streams on all devices found (see opts.backend), one resource for inline,
+///                   those of the table's default_resources.
+/// @param count      Number of resources, at most 4096.
+/// @param opts       Start from DTL_POLICY_OPTS_INIT. NULL = all defaults.
+/// @param out        The policy. The caller owns it; release it with dtl_policy_release.
+/// @return DTL_ERROR_NOT_FOUND: there is no policy of that name.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, fixed_index is beyond the list, a flag or
+///         the kind is unknown, or DTL_POLICY_DEFER is set without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
-///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
-///         fixed_index; the text gives the reason.
-///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
+///         DTL_ERROR_UNAVAILABLE: no resource, or not that of fixed_index, can be used. The text
+///         has the reason. DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources or policies.
 /// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy,
 /// dynamic_load_policy, auto_tune_policy.
 /// dtl:resources len(count) opt(count==0)
@@ -62,12 +68,21 @@ pub unsafe extern "C" fn dtl_policy_create(
 
 /// Creates a policy whose selections are made by a table of the program.
 ///
-/// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this
-///              call fails.
-/// @param self  handed to its slots.
-/// Else as dtl_policy_create.
-/// @return as dtl_policy_create; a failure of the table's initialize. DTL_ERROR_NULL_POINTER: a
-///         required slot is missing.
+/// @param ops        The table. Start from DTL_POLICY_OPS_INIT. Copied. Its `destroy` is called
+///                   after the last user of the policy, and not if this call fails.
+/// @param self       Passed to the slots of `ops`. It must live until `destroy` is called.
+/// @param resources  See dtl_policy_create.
+/// @param count      Number of resources, at most 4096.
+/// @param opts       Start from DTL_POLICY_OPTS_INIT. NULL = all defaults.
+/// @param out        The policy. The caller owns it; release it with dtl_policy_release.
+/// @return The status of the table's `initialize` if that fails.
+///         DTL_ERROR_NULL_POINTER: a required slot is missing.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, a flag, the kind or needed_info is
+///         unknown, or DTL_POLICY_DEFER is set without a kind or table.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource can be used. The text has the reason.
+///         DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources or policies.
 /// dtl:self opaque until(destroy)
 /// dtl:resources len(count) opt(count==0)
 /// dtl:opts opt
@@ -100,13 +115,22 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
     })
 }
 
-/// Gives a policy made with DTL_POLICY_DEFER its resources, once.
+/// Sets the resources of a policy that was created with DTL_POLICY_DEFER, once. After a failure the
+/// call may be repeated.
 ///
-/// @param resources, count  as for dtl_policy_create.
-/// @param opts  only its adapter is looked at; without one (or NULL) that of dtl_policy_create is
-///              used.
-/// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be
-///         tried again.
+/// @param resources  `count` resources. Copied. NULL with count 0 = the defaults of the kind, see
+///                   dtl_policy_create.
+/// @param count      Number of resources, at most 4096.
+/// @param opts       Only its adapter is read. If that or `opts` is NULL, the adapter of
+///                   dtl_policy_create is used.
+/// @return The status of the policy table's `initialize` if that fails.
+///         DTL_ERROR_INVALID_STATE: the policy has resources already.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, fixed_index is beyond the list, or a flag
+///         is unknown.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource, or not that of fixed_index, can be used. The text
+///         has the reason. DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources.
 /// dtl:resources len(count) opt(count==0)
 /// dtl:opts opt
 #[unsafe(no_mangle)]
@@ -126,18 +150,19 @@ pub unsafe extern "C" fn dtl_policy_initialize(
     })
 }
 
-/// One more share of a policy: the same handle, the same state, to be released once more.
+/// Adds a reference to a policy. The handle stays the same; each reference is released once more.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_retain(policy: dtl_policy_t) -> dtl_status_t {
     Entry("dtl_policy_retain").call(|inside| policy::find(inside, policy.id)?.retain())
 }
 
-/// Gives a share of a policy back; with the last one the policy goes, and its submissions with it.
-/// Does not wait for tasks, except for the work on streams that the policy made: wait with
-/// dtl_policy_wait_all before. The null policy: nothing happens.
+/// Releases a reference to a policy. The last one destroys the policy and its submissions.
 ///
-/// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
-/// share goes.
+/// Does not wait for tasks, except for work on streams that the policy created. Call
+/// dtl_policy_wait_all before. Releasing DTL_POLICY_NULL succeeds.
+///
+/// Threads: any. Threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
+/// reference is released.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t {
@@ -152,15 +177,18 @@ pub extern "C" fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t {
     )
 }
 
-/// The list that a policy chooses from: what the indices of submissions, selections, stats and a
-/// program's own policy mean. It has the order of the list that was given; resources that cannot be
-/// used (see dtl_resource_ops_t::accept) are not in it, and those behind them move up. Only
-/// opts.fixed_index counts in the list as it was given.
+/// Returns the resources from which a policy selects, in the order that the indices of submissions,
+/// selections, statistics and custom policies refer to.
 ///
-/// @param out      room for `cap` resources; NULL with cap 0 asks for the number.
-/// @param out_len  their number. NULL = not wanted.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number; nothing written but *out_len.
-///         DTL_ERROR_INVALID_STATE: not initialised.
+/// The order is that of the list that was passed. Resources that cannot be used (see
+/// dtl_resource_ops_t::accept) are omitted, and later ones move up. Only opts.fixed_index refers to
+/// the original list.
+///
+/// @param out      Array of `cap` resources. NULL with cap 0 to query only the number.
+/// @param cap      Number of elements of `out`.
+/// @param out_len  Number of resources; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than the number. Only *out_len was written.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 /// dtl:out len(cap) opt(cap==0)
 /// dtl:out_len opt
 #[unsafe(no_mangle)]
@@ -176,10 +204,14 @@ pub unsafe extern "C" fn dtl_policy_resources(
     })
 }
 
-/// What happened on each resource of dtl_policy_resources so far. While other threads submit,
-/// numbers may be a moment old.
+/// Returns statistics for each resource of dtl_policy_resources. While other threads submit, the
+/// numbers may lag behind.
 ///
-/// @param out, cap, out_len  as for dtl_policy_resources.
+/// @param out      Array of `cap` elements. NULL with cap 0 to query only the number.
+/// @param cap      Number of elements of `out`.
+/// @param out_len  Number of resources; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than the number. Only *out_len was written.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 /// dtl:out len(cap) opt(cap==0)
 /// dtl:out_len opt
 #[unsafe(no_mangle)]
@@ -195,9 +227,9 @@ pub unsafe extern "C" fn dtl_policy_stats(
     })
 }
 
-/// What is true of a policy and its kind of resources.
+/// Returns the properties of a policy and of its kind of resources.
 ///
-/// @param out  start from DTL_POLICY_TRAITS_INIT.
+/// @param out  Start from DTL_POLICY_TRAITS_INIT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_traits(
     policy: dtl_policy_t,

@@ -1,6 +1,8 @@
-//! Dynamic selection: submitting tasks and waiting for them. A task that a thread runs itself takes
-//! the quick way: two short stays inside, the task between them outside; everything else goes
-//! through a share of the policy.
+//! Policies: submit tasks, wait.
+//!
+//! A task that a thread runs itself takes the fast path: two short visits to the epoch and the
+//! task between them, outside. Everything else goes through a reference to the policy.
+//! dtl: header(dtl_select.h)
 
 use crate::abi::devices::policy::*;
 use crate::abi::handle::dtl_policy_t;
@@ -19,7 +21,7 @@ use crate::sys::{
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// What a submit is called with.
+/// Arguments of a submit.
 #[derive(Clone, Copy)]
 struct SubmitArgs {
     policy: dtl_policy_t,
@@ -29,26 +31,29 @@ struct SubmitArgs {
     out: *mut dtl_submission_t,
 }
 
-/// Submits a task: chooses a resource and hands the task to it. Generic, inline and stream
-/// resources: the calling thread calls the task's function. Ended tasks are values: nothing is
-/// allocated for a task that runs inline.
+/// Submits a task: selects a resource and passes the task to it.
 ///
-/// @param key         for policies that learn; {0, 0} = the function's address.
-/// @param task        see dtl_policy_task_fn_t. What it returns is the task's status, not this
-///                    call's.
-/// @param timeout_ns  how long to wait for a resource, where the policy may have none free
-///                    ("capacity"); 0 = not at all, DTL_TIMEOUT_INFINITE = no limit. Does not limit
-///                    the task.
-/// @param out         the submission; wait for it or release it, if its ticket is not 0. NULL = not
-///                    wanted: a failure of the task is then returned by the next
-///                    dtl_policy_wait_all.
-/// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no
-///         resources yet.
-///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or the
-///         status that the program's tables returned: the task was not accepted then, and no longer
-///         counts as a task on its resource. DTL_ERROR_INVALID_HANDLE: `policy` is none; or the
-///         task has run, and the event that it left in out_wait is none. The text names which; the
-///         task counts as failed then, and nothing waits for the work that it left running.
+/// For generic, inline and stream resources the calling thread calls the function of the task. For
+/// inline resources the call also waits, without a limit, for work that the function left running.
+/// Tasks that have ended need no cleanup, and a task that runs inline allocates nothing.
+///
+/// @param key         Key for policies that learn. {0, 0} = the address of the function.
+/// @param task        Function of the task, see dtl_policy_task_fn_t. Its result is the status of
+///                    the task, not of this call.
+/// @param arg         Passed to `task`.
+/// @param timeout_ns  Time limit in nanoseconds for a resource to become free ("capacity"). 0 = do
+///                    not wait, DTL_TIMEOUT_INFINITE = no limit. It does not limit the task.
+/// @param out         The submission. Unless its ticket is 0, pass it to dtl_submission_wait or
+///                    dtl_submission_release. NULL = not wanted: a failure of the task is then
+///                    returned by the next dtl_policy_wait_all.
+/// @return The status of a table of the program that did not accept the task; the task no longer
+///         counts on its resource. DTL_ERROR_TIMEOUT: no resource became free.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid. Or the task has run, and the event in
+///         its out_wait is not valid: the task counts as failed, and nothing waits for the work
+///         that it left running. The text states which.
 /// Equivalent: oneDPL's submit(policy, f).
 /// dtl:arg opaque until(call_of:dtl_submission_wait|dtl_policy_wait_all)
 /// dtl:out opt owned(dtl_submission_wait|dtl_submission_release)
@@ -91,9 +96,21 @@ pub unsafe extern "C" fn dtl_policy_submit(
     )
 }
 
-/// As dtl_policy_submit, without waiting for a resource.
+/// Submits a task without waiting for a resource.
 ///
-/// @return DTL_ERROR_BUSY: none is free. Else as dtl_policy_submit.
+/// Otherwise it acts like dtl_policy_submit. In particular, for inline resources it waits for work
+/// that the task left running.
+///
+/// @param key   Key for policies that learn. {0, 0} = the address of the function.
+/// @param task  Function of the task, see dtl_policy_task_fn_t.
+/// @param arg   Passed to `task`.
+/// @param out   The submission; see dtl_policy_submit. NULL = not wanted.
+/// @return The status of a table of the program that did not accept the task.
+///         DTL_ERROR_BUSY: no resource is free.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid, or the event that the task left is not.
 /// Equivalent: oneDPL's try_submit.
 /// dtl:arg opaque until(call_of:dtl_submission_wait|dtl_policy_wait_all)
 /// dtl:out opt owned(dtl_submission_wait|dtl_submission_release)
@@ -131,12 +148,22 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
     )
 }
 
-/// As dtl_policy_submit, and waits until the task has ended.
+/// Submits a task and blocks until it has ended.
 ///
-/// @param timeout_ns  for a resource and for the end together.
-/// @return the task's status. DTL_ERROR_TIMEOUT: no resource became free (the task does not run),
-///         or it has not ended (it goes on; its failure is the next dtl_policy_wait_all's). Else as
-///         dtl_policy_submit.
+/// @param key         Key for policies that learn. {0, 0} = the address of the function.
+/// @param task        Function of the task, see dtl_policy_task_fn_t.
+/// @param arg         Passed to `task`.
+/// @param timeout_ns  Time limit in nanoseconds for a resource and the end together. 0 = do not
+///                    wait, DTL_TIMEOUT_INFINITE = no limit. It does not interrupt a function that
+///                    the calling thread runs. For inline resources it does not limit the wait for
+///                    work that the function left running.
+/// @return The status of the task, or of a table of the program that did not accept it.
+///         DTL_ERROR_TIMEOUT: no resource became free (the task does not run), or the task has not
+///         ended (it continues, and the next dtl_policy_wait_all returns its failure).
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid, or the event that the task left is not.
 /// Equivalent: oneDPL's submit_and_wait.
 /// dtl:arg opaque until(call_of:dtl_policy_wait_all)
 /// dtl:task until(call_of:dtl_policy_wait_all)
@@ -179,16 +206,16 @@ pub extern "C" fn dtl_policy_submit_and_wait(
     })
 }
 
-/// Waits until a submission has ended; then it is complete, and `status` in it is the task's.
+/// Blocks until a submission is complete; its `status` is then that of the task.
 ///
-/// @param submission  [externally synchronised]; a complete one answers at once.
-/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
-///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for
-///         before.
-///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the
-///         task have said is not kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell
-///         that.
+/// @param submission  The submission, updated. A complete one returns immediately. [externally
+///                    synchronised]
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The status of the task. Error texts of dtl_ calls inside the task are not preserved
+///         here; use dtl_policy_submit_and_wait or dtl_policy_wait_all for that.
+///         DTL_ERROR_TIMEOUT: the task has not ended. The submission is unchanged.
+///         DTL_ERROR_INVALID_HANDLE: the policy was destroyed, or a copy of the submission was
+///         waited for before. DTL_ERROR_CANCELED: the policy was released during the call.
 /// dtl:submission inout
 /// dtl:call blocks(timeout_ns) synchronised
 #[unsafe(no_mangle)]
@@ -214,10 +241,14 @@ pub unsafe extern "C" fn dtl_submission_wait(
     )
 }
 
-/// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure
-/// is the next dtl_policy_wait_all's. A complete submission: nothing happens.
+/// Releases a submission for which no call will wait; its ticket becomes 0.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
+/// The task continues, and the next dtl_policy_wait_all returns its failure. A complete submission
+/// is not changed.
+///
+/// @param submission  The submission, updated. [externally synchronised]
+/// @return DTL_ERROR_INVALID_HANDLE: the policy was destroyed, or a copy of the submission was
+///         waited for or released before.
 /// dtl:submission inout
 /// dtl:call synchronised
 #[unsafe(no_mangle)]
@@ -233,9 +264,10 @@ pub unsafe extern "C" fn dtl_submission_release(submission: *mut dtl_submission_
     })
 }
 
-/// The resource that a submission's task was given: the element of the policy's list.
+/// Returns the resource that was selected for a submission.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: the policy is gone.
+/// @param out  The element of the list of the policy.
+/// @return DTL_ERROR_INVALID_HANDLE: the policy was destroyed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_submission_resource(
     submission: *const dtl_submission_t,
@@ -249,15 +281,17 @@ pub unsafe extern "C" fn dtl_submission_resource(
     })
 }
 
-/// Waits for everything that was submitted before; not for tasks that other threads' submits are
-/// running now. Not to be called by a task.
+/// Blocks until everything that was submitted before has ended.
 ///
-/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit. Only without a limit the
-///                    table's wait_resource is called.
-/// @return the first failure of a task whose submission nobody has, once, else of a stream or
-///         wait_resource.
-///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released
-///         meanwhile.
+/// Does not wait for tasks that submits of other threads are running at the moment. A task must not
+/// call it.
+///
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+///                    table's wait_resource is called only without a limit.
+/// @return The first failure of a task whose submission is not owned by anyone, reported once;
+///         otherwise that of a stream or of wait_resource. DTL_ERROR_TIMEOUT: a task has not ended.
+///         DTL_ERROR_CANCELED: the policy was released during the call.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 /// Equivalent: oneDPL's wait(policy.get_submission_group()).
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
@@ -266,14 +300,17 @@ pub extern "C" fn dtl_policy_wait_all(policy: dtl_policy_t, timeout_ns: u64) -> 
         .wait(|inside| policy::pin(inside, policy.id), |policy| policy.wait_all(timeout_ns))
 }
 
-/// For a program's own kind of resources: a task has ended. Exactly once for each selection whose
-/// submit succeeded, from any thread, also before that submit returns.
+/// Reports that a task on a custom kind of resources has ended.
 ///
-/// @param selection  what submit was given, or a copy.
-/// @param status     the task's.
-/// @param time_ns    how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME; else
-///                   ignored.
-/// @return DTL_ERROR_INVALID_HANDLE: reported before, or the policy is gone. Nothing happens then.
+/// Call it exactly once for each selection whose submit succeeded, in any thread, also before that
+/// submit returns.
+///
+/// @param selection  The selection passed to submit, or a copy of it.
+/// @param status     Status of the task.
+/// @param time_ns    Duration of the task in nanoseconds if wanted_info has DTL_INFO_TASK_TIME;
+///                   otherwise ignored.
+/// @return DTL_ERROR_INVALID_HANDLE: the end was reported before, or the policy was destroyed. The
+///         call has no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_selection_end(
     selection: *const dtl_selection_t,
@@ -299,7 +336,7 @@ impl SubmitArgs {
     }
 }
 
-/// Writes a submission where it is wanted.
+/// Writes a submission if the caller passed an output for it.
 #[inline(always)] // row: select_fixed
 fn give(out: *mut dtl_submission_t, submission: dtl_submission_t) {
     if !out.is_null() {
@@ -309,8 +346,8 @@ fn give(out: *mut dtl_submission_t, submission: dtl_submission_t) {
     }
 }
 
-/// A task that this thread runs, by a policy that has a resource at hand. `None`: it is not that,
-/// and nothing happened.
+/// Runs a task in this thread if its policy has a resource available. Returns `None`, without any
+/// effect, if the fast path does not apply.
 #[inline(always)] // row: select_fixed
 fn quick(visit: Visit, call: SubmitArgs) -> Option<dtl_status_t> {
     let function = call.function.filter(|_| call.out.is_aligned())?;
@@ -334,7 +371,7 @@ fn searched(
     Some(run((id, out), (function, arg), (picked, given), policy.into_running()))
 }
 
-/// Outside: the task, and what is to be done at its end.
+/// Runs the task outside the epoch, and does the work that is due at its end.
 #[inline(always)] // row: select_fixed
 fn run(
     (policy, out): (dtl_policy_t, *mut dtl_submission_t),
@@ -385,7 +422,7 @@ fn at_end(policy: dtl_policy_t, report: impl FnOnce(FastPolicy)) -> bool {
     guard::quick(guard::is_open_for_quick, report, move || DTL_ERROR_INVALID_STATE) == DTL_SUCCESS
 }
 
-/// A task's key: its function's address, if the caller gave none.
+/// Returns the key of a task: the address of its function if the caller passed none.
 #[inline(always)] // row: select_tuned
 fn key_of(key: dtl_task_key_t, function: TaskFn) -> dtl_task_key_t {
     let is_given = key.task != 0 || key.variant != 0;

@@ -1,4 +1,4 @@
-//! Queries of dispatchers as C programs hand them over.
+//! Queries of dispatchers, as C programs pass them.
 
 use super::handler::{check_operation, check_slots};
 use crate::abi::devices::dispatch::dtl_dispatch_query_t;
@@ -8,8 +8,8 @@ use crate::ffi::args;
 use crate::runtime::dispatch::{self, FastLookup, Query, Tables};
 use crate::sys::handles::epoch::Guard;
 
-/// Looks a handler up, and writes its handle if it is found. `None`: an argument is wrong, or of
-/// another version.
+/// Looks up a handler and writes its handle if it is found. Returns `None` if an argument is
+/// invalid or has the size of another version.
 #[inline]
 pub(crate) fn at_hand(
     inside: &Guard,
@@ -33,10 +33,7 @@ pub(crate) fn at_hand(
     Some(found)
 }
 
-/// A query that has this library's size.
-///
-/// # Safety
-/// `query` is null, misaligned, or can be read up to its struct_size.
+/// Returns the query if it has the size of this library's struct.
 #[inline]
 unsafe fn whole<'a>(query: *const dtl_dispatch_query_t) -> Option<&'a dtl_dispatch_query_t> {
     if query.is_null() || !query.is_aligned() {
@@ -69,10 +66,7 @@ pub(crate) unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Qu
     Ok(query)
 }
 
-/// A query of another version, filled up.
-///
-/// # Safety
-/// `query` is null or points to a struct as long as its struct_size.
+/// Copies a query of another version, with defaults for missing fields.
 #[cold]
 #[inline(never)]
 unsafe fn take_part(query: *const dtl_dispatch_query_t) -> Result<Query> {

@@ -14,20 +14,23 @@ use crate::runtime::exec::host::reduce::{self, Reduction};
 use crate::sys::{memory::buf::Addr, sync::wait::Deadline};
 use std::ffi::c_void;
 
-/// Insists on a function pointer.
+/// Returns the function pointer, or fails with NULL_POINTER if there is none.
 fn given<F>(function: Option<F>, name: &str) -> Result<F> {
     function.ok_or_else(|| failure!(DTL_ERROR_NULL_POINTER, "{name} is NULL; pass a function"))
 }
 
-/// Creates an executor. Threads are made when there is work for them; they run where the thread may
-/// run whose call made them. Without work a pool's threads look for more for at most 0.2 ms, then
-/// they sleep and use no processor time. In a forked child executors are gone
-/// (dtl_init_after_fork).
+/// Creates an executor, which runs functions and loops on the host.
 ///
-/// @param desc  NULL = all defaults: the backend's own execution if it has one, else a pool.
-/// @param out   the executor; destroy it with dtl_executor_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: DTL_EXECUTOR_BACKEND of a backend that has none.
-///         DTL_ERROR_INVALID_ARGUMENT: an unknown kind, or more threads than are allowed.
+/// Threads are started when there is work for them. They run on the cores that are allowed for the
+/// thread whose call starts them. Idle threads of a pool look for work for at most 0.2 ms; then
+/// they sleep and use no processor time. A forked child has no executors (dtl_init_after_fork).
+///
+/// @param desc  Start from DTL_EXECUTOR_DESC_INIT. NULL = all defaults: the host execution of the
+///              backend if it has one, otherwise a pool.
+/// @param out   The executor. The caller owns it; destroy it with dtl_executor_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the kind is DTL_EXECUTOR_BACKEND, and the backend has no host
+///         execution.
+///         DTL_ERROR_INVALID_ARGUMENT: the kind is unknown, or a pool has more than 4096 threads.
 /// dtl:desc opt
 /// dtl:out owned(dtl_executor_destroy)
 #[unsafe(no_mangle)]
@@ -47,8 +50,10 @@ pub unsafe extern "C" fn dtl_executor_create(
     })
 }
 
-/// Destroys an executor after what dtl_executor_run_async started has run (it waits for that;
-/// called by the executor's own work it does not wait). The null executor: nothing happens.
+/// Destroys an executor after the functions that dtl_executor_run_async started have run.
+///
+/// Blocks until then, unless work of the executor itself makes the call. Destroying
+/// DTL_EXECUTOR_NULL succeeds.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_destroy(executor: dtl_executor_t) -> dtl_status_t {
@@ -63,11 +68,14 @@ pub extern "C" fn dtl_executor_destroy(executor: dtl_executor_t) -> dtl_status_t
     )
 }
 
-/// Runs fn(user) and returns when it has run: in the calling thread (INLINE, POOL), on the
-/// executor's thread (SEQUENTIAL), or where the backend likes.
+/// Runs fn(user) and returns when it has run.
 ///
-/// @param fn  Locks held: none. It may block and call dtl_ functions; it must not throw.
-/// @return the function's status.
+/// INLINE and POOL run it in the calling thread, SEQUENTIAL in the thread of the executor, BACKEND
+/// wherever the backend does.
+///
+/// @param fn    Locks held: none. It may block and call dtl_ functions. It must not throw.
+/// @param user  Passed to `fn`.
+/// @return The status of `fn`.
 /// dtl:user opaque
 /// dtl:fn until(return)
 /// dtl:call blocks
@@ -83,15 +91,17 @@ pub extern "C" fn dtl_executor_run(
     )
 }
 
-/// Starts fn(user) and returns (INLINE: when it has run). SEQUENTIAL and BACKEND run one after
-/// another, POOL several at once.
+/// Starts fn(user) and returns. On INLINE the call returns when `fn` has run. SEQUENTIAL and
+/// BACKEND run such functions one after another, POOL several at once.
 ///
-/// @param fn     Thread: the executor's. Locks held: none. It may block and call dtl_ functions,
-///               except to wait for this executor; it must not throw.
-/// @param event  completed when the function has run, with its failure; it replaces a record. Made
-///               for a backend without events of its own, such as "host". Null = none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
-///         The function's failure is the event's and the next dtl_executor_wait's.
+/// @param fn     Thread: one of the executor. Locks held: none. It may block and call dtl_
+///               functions, except to wait for this executor. It must not throw.
+/// @param user   Passed to `fn`.
+/// @param event  Event that is complete when `fn` has run, and reports its failure. The call
+///               replaces an earlier record. Create it for a backend without events, such as
+///               "host". DTL_EVENT_NULL = none.
+/// @return The failure of `fn` is that of the event and of the next dtl_executor_wait, not of this
+///         call. DTL_ERROR_INVALID_ARGUMENT: the event belongs to a backend that implements events.
 /// dtl:fn until(call_of:dtl_executor_wait|dtl_executor_destroy)
 /// dtl:user opaque until(call_of:dtl_executor_wait|dtl_executor_destroy)
 /// dtl:call blocks
@@ -114,19 +124,23 @@ pub extern "C" fn dtl_executor_run_async(
     )
 }
 
-/// Runs the iterations begin ... end-1 in pieces and returns when all have run. Loops may be nested
-/// and several threads may use one executor at once. POOL: each thread has the same share of the
-/// pieces in every loop of the same size, so data stays where it was touched first; who is through
-/// takes pieces of others. The caller takes part. One piece (a range of at most `grain` iterations)
-/// runs in the calling thread alone. So does a loop when seven others are in progress on the
-/// executor. A loop waits for no thread that has not begun a piece of it.
+/// Runs the iterations begin to end - 1 in chunks and returns when all have run.
 ///
-/// @param grain  iterations of a piece: piece k begins at begin + k * grain, the last may be
-///               smaller. 0 = choose: four pieces for each thread, or one for each iteration if
-///               those are fewer.
-/// @param fn     the body; may run on several threads at once, the caller among them.
-/// @return the status of the first piece that failed; pieces not yet begun are then left out.
-///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
+/// The calling thread takes part. On POOL each thread has the same share of the chunks in every
+/// loop of the same size, so data stays where it was touched first. A thread that has finished its
+/// share takes chunks of others. A range of at most `grain` iterations is one chunk and runs in the
+/// calling thread alone. With seven loops in progress on the executor, a further one runs in the
+/// calling thread alone. A loop never waits for a thread that has not started one of its chunks.
+/// Loops may be nested, and several threads may use one executor at once.
+///
+/// @param begin  First iteration.
+/// @param end    One after the last iteration. An empty range is a success.
+/// @param grain  Iterations per chunk: chunk k begins at begin + k * grain, and the last one may be
+///               smaller. 0 = four chunks per thread, or one per iteration if that gives fewer.
+/// @param fn     The body. It may run in several threads at once, including the calling one.
+/// @param user   Passed to `fn`.
+/// @return The status of the first chunk that failed. Chunks that had not started are skipped.
+///         DTL_ERROR_INVALID_ARGUMENT: `begin` is greater than `end`.
 /// Equivalent: #pragma omp parallel for schedule(dynamic, grain).
 /// dtl:user opaque
 /// dtl:fn until(return)
@@ -145,18 +159,29 @@ pub extern "C" fn dtl_executor_parallel_for(
     })
 }
 
-/// Reduces the iterations begin ... end-1. The range is cut into pieces by `grain` alone; each is
-/// folded into a copy of the identity, and the partial results are combined in order: the result
-/// is the same, bit for bit, for every number of threads.
+/// Reduces the iterations begin to end - 1 to one result, deterministically.
 ///
-/// @param grain           iterations of a piece; 0 = the range over 64.
-/// @param acc_size_bytes  size of a partial result, at least 1; plain bytes, 64-byte aligned.
-/// @param identity        acc_size_bytes.
-/// @param combine         called in the calling thread.
-/// @param out_result      acc_size_bytes; written on success only. May be `identity`.
-/// @return the status of the first fold that failed. DTL_ERROR_INVALID_ARGUMENT: begin > end, or
-///         acc_size_bytes is 0. DTL_ERROR_OUT_OF_MEMORY. An empty range gives the identity.
-/// Equivalent: #pragma omp parallel for reduction (but deterministic).
+/// The range is cut into chunks by `grain` alone. Each chunk is folded into a copy of the identity,
+/// and the partial results are combined in order. So the result is the same, bit for bit, for every
+/// number of threads.
+///
+/// @param begin           First iteration.
+/// @param end             One after the last iteration. For an empty range the result is the
+///                        identity.
+/// @param grain           Iterations per chunk. 0 = a 64th of the range, rounded up.
+/// @param acc_size_bytes  Size of a partial result in bytes, at least 1. Partial results are plain
+///                        bytes, aligned to 64.
+/// @param identity        `acc_size_bytes` bytes from which each partial result starts.
+/// @param fold            Folds a chunk into a partial result. It may run in several threads at
+///                        once.
+/// @param combine         Combines two partial results. Called in the calling thread.
+/// @param user            Passed to `fold` and `combine`.
+/// @param out_result      `acc_size_bytes` bytes for the result, written on success only. May be
+///                        `identity`.
+/// @return The status of the first fold that failed.
+///         DTL_ERROR_INVALID_ARGUMENT: `begin` is greater than `end`, or `acc_size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the partial results.
+/// Equivalent: #pragma omp parallel for reduction, which is not deterministic.
 /// dtl:identity len(acc_size_bytes)
 /// dtl:user opaque
 /// dtl:out_result len(acc_size_bytes)
@@ -196,15 +221,16 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
     })
 }
 
-/// Waits for everything that dtl_executor_run_async started.
+/// Blocks until everything that dtl_executor_run_async started has run. On INLINE there is nothing
+/// to wait for.
 ///
-/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the first failure since the last call; it is reported once. DTL_ERROR_TIMEOUT: not done
-///         in time; the work goes on. DTL_ERROR_INVALID_STATE: called by the executor's own work,
-///         which it would wait for: a function of dtl_executor_run_async, and on SEQUENTIAL a
-///         loop's body too. On INLINE nothing is left to wait for, and on POOL a loop's body is not
-///         waited for: there the call succeeds (on POOL, while such functions run, only in the
-///         thread that started the loop).
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The first failure since the last call. It is reported once.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function of
+///         dtl_executor_run_async, or on SEQUENTIAL the body of a loop. On POOL the body of a loop
+///         may make the call. While such functions run, it may do so only in the thread that
+///         started the loop.
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_wait(executor: dtl_executor_t, timeout_ns: u64) -> dtl_status_t {
@@ -214,9 +240,9 @@ pub extern "C" fn dtl_executor_wait(executor: dtl_executor_t, timeout_ns: u64) -
     )
 }
 
-/// Tells what an executor is and how parallel.
+/// Returns the kind and the parallelism of an executor.
 ///
-/// @param out_info  start from DTL_EXECUTOR_INFO_INIT.
+/// @param out_info  Start from DTL_EXECUTOR_INFO_INIT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_executor_info(
     executor: dtl_executor_t,

@@ -1,4 +1,4 @@
-//! Kernels: functions that streams run over a grid.
+//! Kernels: functions that run over a grid of blocks.
 
 use super::stream;
 use crate::abi::devices::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_launch_t};
@@ -19,16 +19,17 @@ use crate::sys::{
 };
 use std::ffi::c_void;
 
-/// Most arguments of a launch.
+/// Maximum number of arguments of a launch.
 const MOST_ARGS: u64 = 4096;
-/// Arguments that are gathered without an allocation.
+/// Maximum number of arguments that are gathered without an allocation.
 const FEW_ARGS: usize = 16;
 
-/// Makes a kernel from a function.
+/// Creates a kernel from a host function.
 ///
-/// @param fn    called once for each thread of a launch; see dtl_kernel_fn_t.
-/// @param user  handed to each call; must live until the last launch is done.
-/// @param out   the kernel; destroy it with dtl_kernel_destroy.
+/// @param fn    Called once for each thread of a launch, see dtl_kernel_fn_t.
+/// @param user  Passed to each call of `fn`. It must live until the last launch is complete.
+/// @param out   The kernel. The caller owns it; destroy it with dtl_kernel_destroy.
+/// Threads: any. Does not block.
 /// dtl:out owned(dtl_kernel_destroy)
 /// dtl:fn until(last_use)
 /// dtl:user opaque until(last_use)
@@ -50,27 +51,36 @@ pub unsafe extern "C" fn dtl_kernel_from_function(
     })
 }
 
-/// Destroys a kernel; launches already queued still run. The null kernel: nothing happens.
+/// Destroys a kernel. Launches that are already queued still run. Destroying DTL_KERNEL_NULL
+/// succeeds.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
     Entry("dtl_kernel_destroy")
         .call(|inside| handles::remove::<Kernel>(inside, kernel.id).map(drop))
 }
 
-/// Queues a kernel: it is called for every thread of every block. On the host the blocks may run
-/// on several cores, the threads of a block run one after another. The arguments are copied before
-/// this call returns. The first thread that fails stops the launch; its status is the stream's
-/// failure, as with any work.
+/// Queues the launch of a kernel on a stream: it runs for every thread of every block.
 ///
-/// @param launch  start from DTL_LAUNCH_INIT.
-/// @param args    `count` pointers to the arguments; NULL if there are none.
-/// @param sizes   their sizes in bytes; NULL if there are none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
-///         kernel is of another backend than the stream, or a kernel of a module has other
-///         arguments (the text names the first that differs). DTL_ERROR_LIMIT: more than 4096
-///         arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a registered one that the default
-///         dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is called
-///         after these checks; what it fails with.
+/// On the host the blocks may run on several cores, and the threads of a block run one after
+/// another. The arguments are copied before the call returns. The first thread that fails stops the
+/// launch, and its status is a failure of the stream. Does not block, except for host code on
+/// streams of a backend that has neither launches of host functions nor callbacks. There the call
+/// waits for the stream and runs the kernel itself.
+///
+/// @param launch  Start from DTL_LAUNCH_INIT. Read during the call only.
+/// @param args    `count` pointers to the arguments. NULL if there are none.
+/// @param sizes   `count` sizes of the arguments in bytes. NULL if there are none.
+/// @param count   Number of arguments, at most 4096.
+/// @return The failure of the handler of launch->schedule, which is called after the checks below.
+///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
+///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
+///         module has other arguments (the text names the first difference).
+///         DTL_ERROR_LIMIT: there are more than 4096 arguments.
+///         DTL_ERROR_NOT_FOUND: launch->schedule is a registered schedule for which the default
+///         dispatcher has no handler.
+///         DTL_ERROR_NOT_SUPPORTED: the backend runs its kernels only on its own streams, and this
+///         stream is one of the library.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cuLaunchKernel.
 /// dtl:args len(count) opt(count==0)
 /// dtl:sizes len(count) opt(count==0)
@@ -90,11 +100,11 @@ pub unsafe extern "C" fn dtl_kernel_launch(
     })
 }
 
-/// Arguments of a launch: pointers, sizes, how many.
+/// Arguments of a launch: pointers, sizes, and their number.
 type Args = (*const *const c_void, *const u64, u64);
 
-/// Launches by the handler of the schedule, if the program has one. The handler gets what the
-/// library itself would launch.
+/// Launches through the program's handler of the schedule if there is one, otherwise through the
+/// backend of the stream. The handler receives the launch that the library would perform.
 ///
 /// # Safety
 /// `shape` is null or points to a struct as long as its struct_size. `args` are as many pointers
@@ -136,7 +146,7 @@ unsafe fn launch_by_schedule(
     unsafe { self::launch(inside, stream, kernel, shape, args) }
 }
 
-/// Launches by the stream's backend.
+/// Launches through the backend of the stream.
 ///
 /// # Safety
 /// `launch` is null or points to a struct as long as its struct_size. `args` and `sizes` have

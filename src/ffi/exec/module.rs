@@ -21,41 +21,48 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::Arc;
 
-/// Largest source, also largest sum of its files; most options, and most files.
+/// Maximum size in bytes of a source, and of its files together; maximum number of options, and of
+/// files.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_ENTRIES: u32 = 1024;
-/// Longest name of a file, and longest part of it, that every file system takes.
+/// Maximum length in bytes of the name of a file, and of a part of it, that every file system
+/// accepts.
 const LONGEST_NAME: usize = 1023;
 const LONGEST_PART: usize = 255;
 
 thread_local! {
-    /// What the compiler said at this thread's last failed compilation.
+    /// Log of the last compilation that failed in this thread.
     static LAST_LOG: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Compiles source for a device, and waits for that. The result can be kept by the backend: the
-/// host's lies in a folder on disk and is taken from there the next time
-/// (docs/how-to/kernels-from-source.md). Loading it may wait for all work of the device (CUDA), so
-/// do not compile while a stream waits for the calling thread.
+/// Compiles source for a device into a module, and blocks until that is done.
 ///
-/// @param backend  one that supports "modules" (dtl_backend_supports).
-/// @param device   0 ... count-1; 0 for a backend without devices.
-///                 A language that the default dispatcher has a handler for (DTL_OPERATION_COMPILE)
-///                 is compiled by that, and the module is what it made, of whichever backend.
-/// @param source   start from DTL_SOURCE_INIT; read during the call.
-/// @param out      the module; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not
-///         linked with; dtl_last_error has the first, dtl_module_log all.
-///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text
-///         has those that it takes.
-///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text
-///         names the remedy.
-///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of
-///         an environment: as dtl_environment_require.
-///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT:
-///         no space on disk, or a limit on the size of files (ulimit -f).
-/// Threads: any, several at once.
-/// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
+/// The backend may cache the result: that of "host" is stored in a folder on disk and reused the
+/// next time (docs/how-to/kernels-from-source.md). If the default dispatcher has a handler for the
+/// language (DTL_OPERATION_COMPILE), that handler compiles, and the module is the one it returns,
+/// whatever backend it belongs to. Loading the module may wait for all work of the device (CUDA),
+/// so do not compile while a stream waits for the calling thread.
+///
+/// @param backend  A backend with "modules" (dtl_backend_supports).
+/// @param device   0 to the device count - 1. 0 for a backend without devices.
+/// @param source   Start from DTL_SOURCE_INIT. Read during the call only.
+/// @param out      The module. The caller owns it; destroy it with dtl_module_destroy.
+/// @return DTL_ERROR_COMPILE_FAILED: the source has errors or uses something that it is not linked
+///         with. dtl_last_error has the first errors, dtl_module_log the whole log.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not compile, or not this language. The text
+///         lists the languages that it compiles.
+///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for its output. The text names
+///         the remedy.
+///         DTL_ERROR_ALREADY_EXISTS: two files have one name, or the name of one is a folder of the
+///         other.
+///         DTL_ERROR_INVALID_ARGUMENT: the text is empty or contains a NUL, or a name, a file or a
+///         reserved field is not valid. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT.
+///         DTL_ERROR_LIMIT: the disk is full, files are limited in size (ulimit -f), the source or
+///         its files exceed 1 GiB, or there are more than 1024 options or files.
+///         DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_ERROR_INVALID_STATE or the status of a
+///         probe or init: an environment cannot be required (see dtl_environment_require).
+/// Threads: any, several at once. Equivalent: nvrtcCompileProgram and cuModuleLoadData.
 /// dtl:out owned(dtl_module_destroy)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -87,7 +94,7 @@ pub unsafe extern "C" fn dtl_module_compile(
     )
 }
 
-/// The program's handler of a language, if it has one.
+/// Returns the handler of the program for a language, if there is one.
 fn by_language(
     inside: &Guard,
     language: dtl_enum_word_t,
@@ -105,7 +112,7 @@ fn compile_query(language: dtl_enum_word_t, wanted: &mut dtl_dispatch_compile_t)
     library_ops::query(DTL_OPERATION_COMPILE, slots, std::ptr::from_mut(wanted).cast())
 }
 
-/// Has a handler of the program's compile.
+/// Compiles through a handler of the program.
 fn compile_by(handler: &Registration, mut wanted: dtl_dispatch_compile_t) -> Result<dtl_module_t> {
     // SAFETY: taken over once already; the caller's contract holds until its call returns.
     let language = unsafe { args::take(wanted.source, "source") }?.language;
@@ -151,7 +158,7 @@ pub(crate) unsafe fn compile(
     handles::insert(module).map(|id| dtl_module_t { id })
 }
 
-/// Keeps the log, and puts its first errors into the text.
+/// Stores the log and adds its first errors to the text of the error.
 fn failed(source: &Source, mut error: Error, log: String) -> Error {
     if error.status() == DTL_ERROR_COMPILE_FAILED {
         let (name, text) = (source.name.to_string_lossy(), error.text());
@@ -165,7 +172,7 @@ fn failed(source: &Source, mut error: Error, log: String) -> Error {
     error
 }
 
-/// The first lines of a log that say what is wrong; without any the first line.
+/// Returns the first lines of a log that describe an error, or its first line if there are none.
 fn first_errors(log: &str) -> String {
     const MOST: usize = 3;
     // Linkers do not always print "error", and the compiler that called one prints only that it
@@ -252,7 +259,7 @@ unsafe fn entries<'a, T>(list: *const T, count: u32, noun: &str) -> Result<&'a [
     unsafe { args::array(list, count as usize, noun) }
 }
 
-/// Whether what is written in a language is text; of those of other backends nobody knows.
+/// Returns true if source in a language is text. The format of other languages is unknown.
 fn is_text(language: dtl_enum_word_t) -> bool {
     [0, DTL_LANGUAGE_C, DTL_LANGUAGE_CUDA, DTL_LANGUAGE_OPENCL].contains(&language)
 }
@@ -285,7 +292,8 @@ unsafe fn take_files(source: &dtl_source_t) -> Result<Vec<SourceFile>> {
     Ok(taken)
 }
 
-/// Whether two names cannot be in one folder: they are the same, or one is the folder of the other.
+/// Returns true if two names cannot coexist in one folder: they are equal, or one is a folder of
+/// the other.
 fn clash(one: &str, other: &str) -> bool {
     let is_in = |file: &str, folder: &str| {
         file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
@@ -353,14 +361,14 @@ unsafe fn take_options(source: &dtl_source_t) -> Result<Vec<CString>> {
     options.iter().enumerate().map(read).collect()
 }
 
-/// Gives what the compiler said, warnings included.
+/// Returns the output of the compiler, including warnings.
 ///
-/// @param module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile that
-///                 failed, empty if none did.
-/// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
-/// @param cap      bytes of room.
-/// @param out_len  bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written.
+/// @param module   DTL_MODULE_NULL = the log of the last dtl_module_compile that failed in the
+///                 calling thread; empty if none did.
+/// @param buf      Buffer for the text and its NUL. NULL with cap 0 to query only the length.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Length of the text in bytes without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. *out_len was written.
 /// Equivalent: nvrtcGetProgramLog, CL_PROGRAM_BUILD_LOG.
 /// dtl:buf out len(cap) opt(cap==0)
 /// dtl:out_len opt
@@ -383,8 +391,12 @@ pub unsafe extern "C" fn dtl_module_log(
     })
 }
 
-/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need.
-/// Host code that was loaded stays loaded until the process ends. The null module: nothing happens.
+/// Destroys a module. Kernels obtained from it remain valid: they keep the resources that they
+/// need.
+///
+/// Host code that was loaded stays loaded until the process ends. Destroying DTL_MODULE_NULL
+/// succeeds.
+///
 /// Equivalent: cuModuleUnload.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
@@ -392,26 +404,25 @@ pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
         .call(|inside| handles::remove::<Module>(inside, module.id).map(drop))
 }
 
-/// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
+/// Returns a kernel of a module. dtl_kernel_launch launches it like one created from a function.
 ///
-/// @param name       as in the source.
-/// @param signature  the types of its arguments, a letter for each, which launches are checked
-///                   against:
+/// The signature has a letter for the type of each argument. "pfI" is a pointer, a float and an
+/// unsigned int.
 ///
-///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper
-///                                 case: unsigned)
-///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
+///     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits   (upper case: unsigned)
+///     e f d floats of 16, 32 and 64 bits     [n] a struct of n bytes
 ///
-///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as
-///                   far as the module knows the sizes (host and cuda do; OpenCL knows those of its
-///                   own types).
-/// @param out        the kernel; destroy it with dtl_kernel_destroy.
-/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the
-///         signature cannot be read, or does not fit the source (the text names the argument), or
-///         is needed because the module tells nothing of the arguments; or the kernel has more
-///         memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has
-///         for one.
-/// Equivalent: cuModuleGetFunction, clCreateKernel.
+/// @param name       Name of the kernel in the source.
+/// @param signature  Types of the arguments, against which launches are checked. NULL = launches
+///                   are checked against the sizes that the module has ("host" and "cuda" have all
+///                   of them, OpenCL those of its own types).
+/// @param out        The kernel. The caller owns it; destroy it with dtl_kernel_destroy.
+/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel.
+///         DTL_ERROR_INVALID_ARGUMENT: the signature is malformed or does not match the source (the
+///         text names the argument), or it is required because the module has no information about
+///         the arguments. Also if the source declares more shared memory (OpenCL `__local`,
+///         DTL_SHARED) than the device has for a block.
+/// Threads: any. Does not block. Equivalent: cuModuleGetFunction, clCreateKernel.
 /// dtl:signature opt
 /// dtl:out owned(dtl_kernel_destroy)
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Streams: in-order queues of work.
+//! Streams: in-order queues of work on a device.
 
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
 use crate::abi::runtime::dtl_task_fn_t;
@@ -31,18 +31,22 @@ fn pin(inside: &Guard, stream: dtl_stream_t) -> Result<Arc<Stream>> {
     handles::pin(inside, handles::stream_id(inside, stream)?)
 }
 
-/// Creates a stream on a device. A backend without streams of its own gets one of the library's: a
-/// host thread, made by the first work that is queued, does the work in order.
+/// Creates a stream on a device.
 ///
-/// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_wait returns it, once. On a backend's own
-/// stream, too, whatever the backend's events know: failures of callbacks, kernels from functions
-/// and copies that the library does there.
+/// A backend without streams gets a stream of the library: a host thread, which starts with the
+/// first queued work, runs the work in order.
 ///
-/// @param device  0 ... count-1; 0 for a backend without devices.
-/// @param flags   must be 0.
-/// @param out     the stream; destroy it with dtl_stream_destroy.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_UNAVAILABLE: the backend cannot run.
+/// A failure of queued work is stored in the stream. Work behind it still runs, and events that are
+/// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. On a
+/// stream of the backend this holds for failures of callbacks, kernels from functions and copies
+/// that the library runs there, whether or not the events of the backend report them.
+///
+/// @param device  0 to the device count - 1. 0 for a backend without devices.
+/// @param flags   Must be 0.
+/// @param out     The stream. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_INVALID_ARGUMENT: `flags` is not 0.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Equivalent: cudaStreamCreate.
 /// dtl:out owned(dtl_stream_destroy)
 #[unsafe(no_mangle)]
@@ -61,12 +65,15 @@ pub unsafe extern "C" fn dtl_stream_create(
     })
 }
 
-/// Destroys a stream after its work is finished. The call waits for that, except where the stream's
-/// own work makes the call. A failure that no call has returned is dropped. The null stream and
-/// default streams: nothing happens. A wrapped stream: only the handle is destroyed.
+/// Destroys a stream after its work is complete.
 ///
-/// Threads: any; threads that use the stream meanwhile get DTL_ERROR_INVALID_HANDLE or
-/// DTL_ERROR_CANCELED. Equivalent: cudaStreamDestroy (which does not wait).
+/// Blocks until then, unless work of the stream itself makes the call. A failure that no call has
+/// returned is dropped. For DTL_STREAM_NULL and default streams the call has no effect. For a
+/// wrapped stream only the handle is destroyed.
+///
+/// Threads: any. Other threads that use the stream get DTL_ERROR_INVALID_HANDLE or
+/// DTL_ERROR_CANCELED.
+/// Equivalent: cudaStreamDestroy, which does not wait.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
@@ -81,14 +88,14 @@ pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
     )
 }
 
-/// Waits for all work queued so far.
+/// Blocks until all work queued so far is complete.
 ///
-/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. On streams
-///                    of a backend that can neither query streams nor record events the limit has
-///                    no effect.
-/// @return the first failure of that work since the last call; it is reported once.
-///         DTL_ERROR_TIMEOUT: not done in time; the work goes on. DTL_ERROR_INVALID_STATE: called
-///         by the stream's own work.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+///                    limit has no effect if the backend implements neither stream queries nor
+///                    events for its streams.
+/// @return The first failure of that work since the last call. It is reported once.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: work of the stream itself made the call.
 /// Equivalent: cudaStreamSynchronize.
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
@@ -97,12 +104,13 @@ pub extern "C" fn dtl_stream_wait(stream: dtl_stream_t, timeout_ns: u64) -> dtl_
         .hold(hold, stream, |stream: &Stream| stream.wait(Deadline::after(timeout_ns)))
 }
 
-/// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
-/// that can neither query streams nor record events: there it waits for the stream. Called from
-/// work of the stream itself, it reports 0.
+/// Reports whether all work queued so far is complete.
 ///
-/// @param out_done  1 = done, 0 = not yet.
-/// @return a failure of that work; it stays to be reported by dtl_stream_wait.
+/// Does not block, unless the backend implements neither stream queries nor events for its streams.
+/// There the call waits for the stream. Called by work of the stream itself, it reports 0.
+///
+/// @param out_done  1 = complete, 0 = not yet.
+/// @return A failure of that work. dtl_stream_wait reports it again.
 /// Equivalent: cudaStreamQuery.
 /// dtl:out_done bool
 /// dtl:call blocks
@@ -116,11 +124,14 @@ pub unsafe extern "C" fn dtl_stream_query(
     })
 }
 
-/// Makes work queued from now on wait for an event's latest record; recording it again later does
-/// not change this wait. The event may be of another stream or backend. Its failure becomes the
-/// stream's. Returns at once, except for a backend whose streams cannot wait for events: then this
-/// call waits.
+/// Makes work that is queued later on a stream wait for the latest record of an event.
 ///
+/// A later record of the event does not change this wait. The event may belong to another stream or
+/// backend. Its failure becomes a failure of the stream. Does not block, unless the streams of the
+/// backend cannot wait for events. There the call itself waits.
+///
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for itself, because work of the stream made
+///         it.
 /// Equivalent: cudaStreamWaitEvent.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -131,11 +142,15 @@ pub extern "C" fn dtl_stream_wait_event(stream: dtl_stream_t, event: dtl_event_t
     )
 }
 
-/// The default stream of a device: what DTL_STREAM_NULL means where that device is current. Made
-/// at its first use; destroying it does nothing.
+/// Returns the default stream of a device.
 ///
-/// @param device  0 ... count-1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device.
+/// DTL_STREAM_NULL refers to this stream where the device is current. It is created at its first
+/// use. Destroying it has no effect.
+///
+/// @param device  0 to the device count - 1. 0 for a backend without devices.
+/// @param out     The stream. The library owns it.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// dtl:out borrowed
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_stream_default(
@@ -150,13 +165,17 @@ pub unsafe extern "C" fn dtl_stream_default(
     })
 }
 
-/// Makes a handle for a stream that the program made with the backend's own interface (a CUstream,
-/// a cl_command_queue) on the calling thread's current device. The stream stays the program's: it
-/// must live until the handle is destroyed and its work is done, and is never destroyed here.
+/// Creates a handle for a stream that the program created with the interface of the backend (a
+/// CUstream, a cl_command_queue).
 ///
-/// @param native  as the backend defines it; NULL if that means a stream there.
-/// @param out     the handle; give it back with dtl_stream_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// The stream has to belong to the current device of the calling thread. The program continues to
+/// own it: the library never destroys it. It must live until the handle is destroyed and its work
+/// is complete.
+///
+/// @param native  The native stream, as the backend defines it. NULL if that denotes a stream
+///                there.
+/// @param out     The handle. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams.
 /// dtl:out owned(dtl_stream_destroy)
 /// dtl:native opaque opt until(last_use)
 #[unsafe(no_mangle)]
@@ -174,10 +193,10 @@ pub unsafe extern "C" fn dtl_stream_wrap(
     })
 }
 
-/// The backend's own pointer for a stream, for calls of its own interface. Lives as long as the
-/// stream.
+/// Returns the native stream of the backend, for calls of its own interface.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// @param out_native  The native stream. Valid as long as the stream.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams, so the library implements this one.
 /// dtl:out_native borrowed lives(object)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_stream_native(
@@ -189,12 +208,19 @@ pub unsafe extern "C" fn dtl_stream_native(
     })
 }
 
-/// Calls fn(user) once the work queued before is done; work queued later waits for it. It is called
-/// even if work before it failed. Its status, unless DTL_SUCCESS, is a failure of the stream.
+/// Queues a call of fn(user) on a stream.
 ///
-/// @param fn  Thread: the stream's. Locks held: none. It may block and may call dtl_ functions,
-///            except to wait for this stream or an event behind itself; it must not throw. On a
-///            backend's stream the backend's rules come on top (CUDA: no calls that reach CUDA).
+/// It runs once the work queued before it is complete, even if that work failed. Work queued later
+/// waits for it. A status other than DTL_SUCCESS is a failure of the stream. Does not block, unless
+/// the backend has no callbacks on its streams. There the call waits for the stream and then calls
+/// `fn` in the calling thread.
+///
+/// @param fn    Thread: one of the stream. Locks held: none. It may block and call dtl_ functions,
+///              except to wait for this stream or for an event behind itself. It must not throw. On
+///              a stream of a backend the rules of that backend apply too (CUDA: no calls that
+///              reach CUDA).
+/// @param user  Passed to `fn`.
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaLaunchHostFunc.
 /// dtl:user opaque until(stream)
 /// dtl:fn until(stream)
@@ -216,14 +242,18 @@ pub extern "C" fn dtl_stream_host_callback(
     )
 }
 
-/// Waits for all work on a device: the backend's own way if it has one, and every stream that was
-/// made here on it.
+/// Blocks until all work on a device is complete.
 ///
-/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. The limit
-///                    covers the streams made here (see dtl_stream_wait), but not work that the
-///                    program queued through the backend's own interface.
-/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_TIMEOUT: not
-///         done in time; the work goes on.
+/// Waits for every stream that was created or wrapped by the library on the device, and uses the
+/// device wait of the backend if it has one.
+///
+/// @param device      0 to the device count - 1. 0 for a backend without devices.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. It
+///                    limits the wait for the streams (see dtl_stream_wait). It does not limit the
+///                    wait for work that the program queued through the interface of the backend.
+/// @return The first failure found. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: work of a stream of the device made the call.
 /// Equivalent: cudaDeviceSynchronize.
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]

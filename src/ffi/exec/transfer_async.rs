@@ -1,4 +1,4 @@
-//! Copies and fills in a stream's order.
+//! Copies and fills: in stream order.
 
 use super::stream;
 use crate::abi::handle::dtl_stream_t;
@@ -8,15 +8,24 @@ use crate::ffi::guard::Entry;
 use crate::runtime::memory::transfer::async_copy;
 use std::ffi::c_void;
 
-/// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its
-/// driver takes no such copy, both sides are the host's, one is another backend's), the call waits
-/// for the stream's work and copies itself. CUDA queues no copies from or to host memory that is
-/// not page-locked: one that is not the stream's only work waits.
+/// Queues a copy between any two kinds of memory on a stream.
 ///
-/// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done,
-///                  which an event or dtl_stream_wait tells; they must not overlap.
-/// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
-///         is queued then. What fails later is the stream's failure.
+/// If the backend of the stream cannot queue the copy, the call waits for the work of the stream
+/// and copies in the calling thread. This is the case if the driver has no such copy, if both sides
+/// are host memory, or if one side belongs to another backend. CUDA queues no copies from or to
+/// host memory that is not page-locked: such a copy waits, unless it is the only work of the
+/// stream. On a stream of the library the copy is always queued.
+///
+/// @param dst         `size_bytes` bytes, valid and not accessed by others until the copy is
+///                    complete. NULL only for 0 bytes.
+/// @param src         `size_bytes` bytes, valid and not written until the copy is complete. Must
+///                    not overlap `dst`. NULL only for 0 bytes.
+/// @param size_bytes  Bytes to copy.
+/// @return Failures that occur later are failures of the stream; dtl_stream_wait returns them. With
+///         these statuses nothing is queued:
+///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemcpyAsync.
 /// dtl:dst out len(size_bytes) opt(size_bytes==0) until(stream)
 /// dtl:src len(size_bytes) opt(size_bytes==0) until(stream)
@@ -38,11 +47,19 @@ pub unsafe extern "C" fn dtl_mem_copy_async(
     })
 }
 
-/// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for
-/// dtl_mem_copy_async.
+/// Queues a fill of memory with a byte value on a stream.
 ///
-/// @param dst  size_bytes, valid until the fill is done.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.
+/// If the backend of the stream cannot queue the fill, the call waits for the work of the stream
+/// and fills in the calling thread.
+///
+/// @param dst         `size_bytes` bytes, valid and not accessed by others until the fill is
+///                    complete. NULL only for 0 bytes.
+/// @param value       Value of each byte.
+/// @param size_bytes  Bytes to fill.
+/// @return Failures that occur later are failures of the stream. With these statuses nothing is
+///         queued:
+///         DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemsetAsync.
 /// dtl:dst out len(size_bytes) opt(size_bytes==0) until(stream)
 /// dtl:call blocks

@@ -1,4 +1,4 @@
-//! Backends: register, find, describe.
+//! Backends: find and describe.
 
 use crate::abi::backend::vtable::*;
 use crate::abi::devices::device::dtl_backend_info_t;
@@ -15,24 +15,29 @@ use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
-/// Registers a backend of the program's own under a name. From then on it is found, chosen and
-/// used like a built-in one; whatever its tables leave NULL is made from what they have.
+/// Registers a backend of the program under a name.
 ///
-/// @param name    1 to 63 letters, digits, '_', '-', '.'; case counts. Copied. Not "auto", nor
-///                "cpu", "CPU" and "GPU", which dtl_backend_get takes as other names of backends
-///                host and cuda.
-/// @param vtable  its tables; they are copied, component tables too. Start from the _INIT macros.
-/// @param self    passed to every slot; must live until the table's `destroy` is called.
+/// From then on it is found, chosen and used like a built-in backend. Whatever its tables leave
+/// NULL, the library builds from the slots that they have. One table may serve several names. After
+/// a failure nothing is registered, and `destroy` is not called.
+///
+/// @param name    1 to 63 letters, digits, '_', '-' and '.'; case-sensitive. Copied. Not "auto",
+///                and not "cpu", "CPU" and "GPU", which dtl_backend_get accepts as aliases of
+///                "host" and "cuda".
+/// @param vtable  Its tables. They are copied, the component tables too. Start them from the _INIT
+///                macros.
+/// @param self    Passed to every slot. It must live until the slot `destroy` is called.
 /// @param flags   DTL_REGISTER_REPLACE or 0.
-/// @param out     its handle; valid until unregistered or finalized.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: a table lacks a
-///         required slot or has a bad value (the text names the first), or the name is not allowed.
-///         DTL_ERROR_INCOMPATIBLE_ABI: compiled for a newer library. After a failure nothing is
-///         registered and `destroy` is not called.
-/// Threads: any. One table may serve several names.
+/// @param out     Its handle. Valid until dtl_backend_unregister or dtl_finalize.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: the name is not allowed, a table lacks a required slot, or a
+///         field has an invalid value. The text names the first such slot or field.
+///         DTL_ERROR_INCOMPATIBLE_ABI: the tables were compiled for a version that this library
+///         does not support. Threads: any.
 /// dtl:flags flags(DTL_REGISTER_)
 /// dtl:out owned(dtl_backend_unregister)
 /// dtl:self opaque until(slot:destroy)
+/// dtl: section(abi/backend/vtable)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_register(
     name: *const c_char,
@@ -54,13 +59,15 @@ pub unsafe extern "C" fn dtl_backend_register(
     })
 }
 
-/// For slots of registered backends, handlers of dispatchers and functions of environments: the
-/// text that goes with the status the slot is about to return, or to put into a dtl_comm_done_t
-/// (the vendor's code and message, say). It becomes part of the caller's dtl_last_error. Who passes
-/// on the status of a dtl_ call that has failed need not say anything: the text of that call goes
-/// with it (see dtl_last_error).
+/// Sets the error text for the status that a slot is about to return.
 ///
-/// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
+/// For slots of registered backends, handlers of dispatchers and functions of environments. The
+/// text (for example the vendor's error code and message) also goes with a status written to a
+/// dtl_comm_done_t. It becomes part of the dtl_last_error of the caller. It is not needed if the
+/// slot returns the status of a dtl_ call that failed: the text of that call is appended by itself
+/// (see dtl_last_error).
+///
+/// @param text  Copied. It applies to the next slot that fails in the calling thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_set_error(text: *const c_char) -> dtl_status_t {
     guard::always(guard::Locks::Some, || {
@@ -92,37 +99,41 @@ pub unsafe fn take_tables(vtable: *const dtl_backend_vtable_t) -> Result<Tables>
     })
 }
 
-/// Removes a registered backend; its `destroy` runs once its last user is gone. If it had replaced
-/// a built-in backend (DTL_REGISTER_REPLACE), the name means the built-in one again; other backends
-/// that it had replaced stay without a name.
+/// Removes a registered backend. Its `destroy` runs when its last user is gone.
+///
+/// If it had replaced a built-in backend (DTL_REGISTER_REPLACE), the name refers to the built-in
+/// one again. Other backends that it had replaced stay without a name. For a backend of a plugin,
+/// the handlers that the plugin registered for it are removed as well; with the last backend of the
+/// plugin, all of its handlers. A null handle is success.
 ///
 /// @return DTL_ERROR_BUSY: allocations, adopted or registered memory, streams, events, executors or
-///         communicators of it live: release or destroy them first. DTL_ERROR_INVALID_ARGUMENT: it
-///         is a built-in one. Null is success.
-/// With a backend of a plugin go the handlers that the plugin has registered for it; with its last
-/// backend all of them.
+///         communicators of the backend exist. Release or destroy them first.
+///         DTL_ERROR_INVALID_ARGUMENT: the backend is a built-in one.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t {
     Entry("dtl_backend_unregister")
         .call(|inside| if backend.id == 0 { Ok(()) } else { plugins::unregister(inside, backend) })
 }
 
-/// Finds a backend.
+/// Finds a backend by name.
 ///
-/// @param name  a name ("host", "null", ...; "cpu" and "CPU" mean host, "GPU" cuda); "auto" = the
-///              available one with device and memory of the highest priority; NULL = the one set by
-///              dtl_init, DTL_BACKEND or STEPMESH_BACKEND, else "auto", decided at the first use.
-///              Only "auto" chooses: a name never falls back to another.
-/// @param out   its handle. Nothing to free.
-/// Plugins are searched for (DTL_PLUGIN_PATH, installed ones) if the name is not known yet, and for
-/// "auto"; once.
+/// If the name is unknown, and for "auto", plugins are searched for first (DTL_PLUGIN_PATH,
+/// installed folder); once.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones, and the plugins that
-///         could not be loaded with the reason.
-///         DTL_ERROR_UNAVAILABLE: NULL or "auto", and what it leads to cannot run here.
+/// @param name  A name ("host", "null" and so on; "cpu" and "CPU" mean "host", "GPU" means "cuda").
+///              "auto" is the available backend with devices and memory that has the highest
+///              priority. NULL is the backend set by dtl_init, DTL_BACKEND or STEPMESH_BACKEND,
+///              otherwise "auto", decided at the first use. Only "auto" chooses: another name never
+///              falls back to a different backend.
+/// @param out   Its handle. There is nothing to free.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the known names, and the
+///         plugins that could not be loaded with the reasons.
+///         DTL_ERROR_UNAVAILABLE: `name` is NULL or "auto", and the backend that it resolves to
+///         cannot run here.
 /// dtl:name opt
 /// dtl:out borrowed
 /// dtl:call blocks
+/// dtl: section(ffi/library/backend)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_get(
     name: *const c_char,
@@ -136,7 +147,7 @@ pub unsafe extern "C" fn dtl_backend_get(
     )
 }
 
-/// Number of backends, available or not.
+/// Returns the number of backends, available or not. Searches for plugins if that was not done yet.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t {
@@ -146,9 +157,11 @@ pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t 
     )
 }
 
-/// The backend of an index, 0 ... count-1, in the order registered.
+/// Returns the backend with an index, in the order of registration.
 ///
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param index  0 to the count - 1.
+/// @param out    Its handle. There is nothing to free.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 /// dtl:out borrowed
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -163,8 +176,8 @@ pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> 
     )
 }
 
-/// The backend's name, valid as long as it is registered; NULL for a bad handle (see
-/// dtl_last_error).
+/// Returns the name of a backend, valid as long as the backend is registered. For an invalid handle
+/// it returns NULL; dtl_last_error has the reason.
 /// dtl:return lives(object)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_name(backend: dtl_backend_t) -> *const c_char {
@@ -178,7 +191,7 @@ pub extern "C" fn dtl_backend_name(backend: dtl_backend_t) -> *const c_char {
 
 /// Describes a backend.
 ///
-/// @param out_info  start from DTL_BACKEND_INFO_INIT.
+/// @param out_info  Start from DTL_BACKEND_INFO_INIT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_info(
     backend: dtl_backend_t,
@@ -199,12 +212,13 @@ pub unsafe extern "C" fn dtl_backend_info(
     })
 }
 
-/// Whether a backend can run here. Asks it afresh.
+/// Checks whether a backend can run on this machine. Each call checks again.
 ///
 /// @param out_yes  1 or 0.
-/// @param why      the reason if 0, cut to fit, with its NUL; empty if 1. May be NULL.
-/// @param cap      bytes of room in `why`.
-/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
+/// @param why      Receives the reason if the result is 0, cut to fit, with its NUL; otherwise an
+///                 empty text. May be NULL.
+/// @param cap      Size of `why` in bytes.
+/// @param out_len  Length of the whole reason in bytes, without the NUL; may be NULL.
 /// dtl:out_yes bool
 /// dtl:why out len(cap) opt
 /// dtl:out_len opt
@@ -228,12 +242,14 @@ pub unsafe extern "C" fn dtl_backend_is_available(
     )
 }
 
-/// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules"
-/// (kernels from source), "comm"; with the library's help "streams", "async" (copies and launches
-/// that the caller does not wait for), "shared_memory" (of the threads of a launch's block); or a
-/// name that the backend itself knows (an unknown one is answered 0). The answer is the same where
-/// the backend cannot run.
+/// Checks whether a backend has a feature. The result does not depend on whether the backend can
+/// run here.
 ///
+/// @param feature  Components of its own: "device", "memory", "transfer", "exec", "modules"
+///                 (kernels from source), "comm". With the help of the library: "streams", "async"
+///                 (copies and launches for which the caller does not wait), "shared_memory"
+///                 (shared by the threads of a block). Any other name is passed to the backend; the
+///                 result for an unknown one is 0.
 /// @param out_yes  1 or 0.
 /// dtl:out_yes bool
 #[unsafe(no_mangle)]
@@ -252,21 +268,25 @@ pub unsafe extern "C" fn dtl_backend_supports(
     )
 }
 
-/// The quick part of the conformance tests, in this process: for each component the plainest
-/// things. It allocates and frees, copies, makes streams and runs work on them, all on the calling
-/// thread's current device; a backend that is broken may crash or hang. The program dtl-ctk has the
-/// rest, the tests of communicators included, and runs them in processes of their own.
+/// Runs the quick conformance tests of a backend in this process.
 ///
-/// @param buf      `cap` bytes for the report and its NUL: a line for each check, beginning with
-///                 "ok", "skipped" or "failed"; NULL with cap 0 if only the status matters.
-/// @param out_len  length of the report without the NUL; may be NULL.
-/// @return the status of the first check that failed, DTL_ERROR_BACKEND if its calls succeeded with
-///         a wrong outcome; the text names the check. The report is written in that case, too.
-///         DTL_ERROR_UNAVAILABLE: it cannot run here. DTL_ERROR_BUFFER_TOO_SMALL: nothing written
-///         but *out_len (4 KiB are enough for a backend without failures).
+/// They check the basic functions of each component: they allocate and free, copy, create streams
+/// and run work on them, all on the current device of the calling thread. A broken backend may
+/// crash or hang. The program dtl-ctk has the complete tests, including those of communicators, and
+/// runs them in separate processes.
+///
+/// @param buf      `cap` bytes for the report and its NUL: one line per check, which begins with
+///                 "ok", "skipped" or "failed". NULL with cap 0 if only the status matters.
+/// @param cap      Size of `buf` in bytes; 4096 are enough for a backend without failures.
+/// @param out_len  Length of the report without the NUL; may be NULL.
+/// @return The status of the first check that failed; the text names the check, and the report is
+///         written. DTL_ERROR_BACKEND: the calls of that check succeeded with a wrong result.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written.
 /// dtl:buf out len(cap) opt(cap==0)
 /// dtl:out_len opt
 /// dtl:call blocks
+/// dtl: section(abi/backend/vtable)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_self_test(
     backend: dtl_backend_t,

@@ -1,4 +1,4 @@
-//! Devices: how many, which one this thread uses, what they are.
+//! Devices: count, select, describe.
 
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::abi::handle::dtl_backend_t;
@@ -7,9 +7,10 @@ use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::{array, device};
 
-/// Number of devices of a backend.
+/// Returns the number of devices of a backend.
 ///
-/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here (the text gives the reason).
+/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here. The text has the reason.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no device component.
 /// Equivalent: cudaGetDeviceCount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_device_count(
@@ -21,11 +22,11 @@ pub unsafe extern "C" fn dtl_backend_device_count(
     })
 }
 
-/// Makes a device the calling thread's current one, and its backend what DTL_BACKEND_NULL means
-/// in this thread. Other threads keep theirs.
+/// Sets the current device of the calling thread, and makes its backend the one that
+/// DTL_BACKEND_NULL refers to in this thread. Other threads are not affected.
 ///
-/// @param device  0 ... count-1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device; nothing changed.
+/// @param device  0 to the device count - 1.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device. Nothing changed.
 /// Equivalent: cudaSetDevice.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_set_device(backend: dtl_backend_t, device: i32) -> dtl_status_t {
@@ -35,7 +36,8 @@ pub extern "C" fn dtl_backend_set_device(backend: dtl_backend_t, device: i32) ->
     })
 }
 
-/// The calling thread's current device of a backend. Equivalent: cudaGetDevice.
+/// Returns the current device of a backend in the calling thread.
+/// Equivalent: cudaGetDevice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_get_device(
     backend: dtl_backend_t,
@@ -46,10 +48,13 @@ pub unsafe extern "C" fn dtl_backend_get_device(
     })
 }
 
-/// Device type and id in DLPack's numbers, for arrays shared with other libraries.
-/// Equivalent: StepMesh's GetDevice; source of the numbers: dlpack.h, DLDeviceType.
+/// Returns the DLPack device type and id of a device, for arrays shared with other libraries.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend's devices have none.
+/// @param out_type  A DLDeviceType of dlpack.h.
+/// @param out_id    The device number within that type.
+/// @return DTL_ERROR_NOT_SUPPORTED: the devices of the backend have none.
+///         DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+/// Equivalent: StepMesh's GetDevice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_dlpack_device(
     backend: dtl_backend_t,
@@ -67,7 +72,8 @@ pub unsafe extern "C" fn dtl_backend_dlpack_device(
 
 /// Describes a device.
 ///
-/// @param out_info  start from DTL_DEVICE_INFO_INIT.
+/// @param out_info  Start from DTL_DEVICE_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
 /// Equivalent: cudaGetDeviceProperties.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_device_info(
@@ -82,13 +88,14 @@ pub unsafe extern "C" fn dtl_device_info(
     })
 }
 
-/// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
-/// group. Equivalent: cudaMemGetInfo.
+/// Returns the free and total memory of a device in bytes; 0 means unknown. Host memory is limited
+/// by the control group.
 ///
-/// @param device  0 ... count-1. Of a backend with memory and without devices: 0, all of its
-///                memory.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not
-///         tell.
+/// @param device  0 to the device count - 1. For a backend with memory and without devices, 0
+///                stands for all of its memory.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not report it.
+/// Equivalent: cudaMemGetInfo.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_device_memory_info(
     backend: dtl_backend_t,

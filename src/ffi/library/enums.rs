@@ -1,7 +1,8 @@
-//! Extensible enumerations: members that programs, backends and plugins add, with and without
-//! attributes. These functions answer in every state of the library, before dtl_init and after
-//! dtl_finalize too, and start nothing; also in a forked child, unless another thread was adding
-//! something at the moment of the fork.
+//! Extensible enumerations: members of programs, backends and plugins.
+//! These functions work in every state of the library, also before dtl_init and after dtl_finalize.
+//! They start nothing. They work in a forked child too, unless another thread was adding a member
+//! at the moment of the fork.
+//! dtl: header(dtl_select.h)
 
 use crate::abi::enums::*;
 use crate::abi::status::dtl_status_t;
@@ -14,16 +15,16 @@ use crate::runtime::enums::attrs::{Attr, FIELD_LIMIT, Value, bits_of, check_coun
 use crate::runtime::enums::{self, json, schedule};
 use std::ffi::{CStr, c_char};
 
-/// Makes an enumeration of the program's own.
+/// Creates an enumeration.
 ///
-/// @param name   1 to 127 letters, digits and '_', not a digit first; copied. (No '.': in JSON that
-///               stands between enumeration and member.)
-/// @param flags  DTL_ENUM_WITH_UNDEFINED, or 0.
-/// @param out    its number, at least 256. It stays for ever. Numbers depend on the order of
-///               creation: look it up by name.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find gives it.
-///         DTL_ERROR_INVALID_ARGUMENT: name or flags.
-///         DTL_ERROR_LIMIT: 256 were made in this process' life. Threads: any.
+/// @param name   1 to 127 letters, digits and '_', not beginning with a digit. Copied. ('.' is not
+///               allowed: in JSON it separates enumeration and member.)
+/// @param flags  DTL_ENUM_WITH_UNDEFINED or 0.
+/// @param out    Its number, at least 256, valid until the process ends. Numbers depend on the
+///               order of creation, so look enumerations up by name.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find returns its number.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` or `flags` is not allowed.
+///         DTL_ERROR_LIMIT: 256 enumerations were created in this process. Threads: any.
 /// dtl:flags flags(DTL_ENUM_WITH_UNDEFINED)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_create(
@@ -35,27 +36,31 @@ pub unsafe extern "C" fn dtl_enum_create(
     unsafe { by_name(name, out, |name| enums::create(name, flags)) }
 }
 
-/// The number of an enumeration, built-in ("Schedule") or not.
+/// Finds an enumeration by name, a built-in one ("Schedule") or another.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists what there is. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the existing ones.
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_find(name: *const c_char, out: *mut dtl_enum_t) -> dtl_status_t {
     // SAFETY: the caller's contract: NULL or a NUL-terminated text.
     unsafe { by_name(name, out, enums::find) }
 }
 
-/// Adds a member to an enumeration. It is then as good as a built-in one: a backend that has memory
-/// of a registered kind, say, finds its word in dtl_memory_vtable_t.alloc. It stays for ever, over
-/// dtl_finalize too: who may be loaded twice takes what dtl_enum_from_name gives when the name
-/// exists. Its value is the lowest unused one that is at least the count of members + 1, so it
-/// depends on what was registered before: where words go to files or other processes, use
-/// dtl_enum_register_value or names.
+/// Adds a member to an enumeration.
 ///
-/// @param enumeration  DTL_ENUM_..., or of dtl_enum_create or dtl_enum_find.
-/// @param name         1 to 127 letters, digits, '_' and '.', a letter or '_' first; copied.
-/// @param out          the word of the member.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: enumeration or
-///         name.
+/// It is equivalent to a built-in member: a backend with memory of a registered kind, for example,
+/// receives its word in dtl_memory_vtable_t.alloc. It exists until the process ends, across
+/// dtl_finalize. A library that may be loaded twice uses dtl_enum_from_name if the name exists. Its
+/// value is the lowest unused one that is at least the count of members + 1, so it depends on
+/// earlier registrations. For words in files or other processes use dtl_enum_register_value or
+/// names.
+///
+/// @param enumeration  DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param name         1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                     Copied.
+/// @param out          The word of the member.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration, or `name` is not allowed.
 ///         DTL_ERROR_LIMIT: no value above the count is free (at most 65534).
 /// Threads: any. Equivalent: DaCe's register of an extensible_enum.
 #[unsafe(no_mangle)]
@@ -68,13 +73,18 @@ pub unsafe extern "C" fn dtl_enum_register(
     unsafe { by_name(name, out, |name| enums::register(enumeration, name, None, &[])) }
 }
 
-/// Adds a member with a value of the caller's choice: its word is DTL_EV_WORD(enumeration, value)
-/// in every process.
+/// Adds a member with a given value, so that its word is DTL_EV_WORD(enumeration, value) in every
+/// process.
 ///
-/// @param value  1 to 65534; in a built-in enumeration at least 256.
-/// @param out    the word of the member.
-/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text names
-///         the member that has it. DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
+/// @param enumeration  DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param name         1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                     Copied.
+/// @param value        1 to 65534; in a built-in enumeration at least 256.
+/// @param out          The word of the member.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name or the value is taken. The text names the member that
+///         has it.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration, or `name` or `value` is not
+///         allowed. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_register_value(
     enumeration: dtl_enum_t,
@@ -86,17 +96,25 @@ pub unsafe extern "C" fn dtl_enum_register_value(
     unsafe { by_name(name, out, |name| enums::register(enumeration, name, Some(value), &[])) }
 }
 
-/// Adds a template: a member whose instances have attributes, "a kernel of block size 128". Value
-/// as with dtl_enum_register.
+/// Adds a template: a member whose instances have attributes, such as "a kernel of block size 128".
 ///
-/// @param fields  `n` of them; copied. An entry of dtl_attr_i64 and its like is a field with that
-///                default, one of dtl_attr_required has none.
-/// @param n       1 to 16.
-/// @param out     the word of the template, which dtl_ev_match holds equal to each of its
-///                instances.
-/// @return as dtl_enum_register. DTL_ERROR_INVALID_ARGUMENT: a field's name, kind, flags or default
-///         (a word that was never given out), a name twice, no fields. DTL_ERROR_LIMIT: more than
-///         16. DTL_ERROR_NULL_POINTER: fields, or a name or text in them. Threads: any.
+/// Its value is chosen as by dtl_enum_register.
+///
+/// @param enumeration  DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param name         1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                     Copied.
+/// @param fields       The `n` fields, copied. An entry from dtl_attr_i64 and similar functions is
+///                     a field with that default; one from dtl_attr_required is a field without a
+///                     default.
+/// @param n            1 to 16.
+/// @param out          The word of the template. dtl_ev_match considers each of its instances equal
+///                     to it.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration; `name` is not allowed; `n` is
+///         0; two fields have one name; or a field has an invalid name, kind, flags or default (a
+///         word that does not exist).
+///         DTL_ERROR_LIMIT: `n` is above 16, or no value above the count is free (at most 65534).
+///         DTL_ERROR_NULL_POINTER: `fields` is NULL, or a name or text in it. Threads: any.
 /// dtl:fields len(n)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_register_template(
@@ -116,10 +134,10 @@ pub unsafe extern "C" fn dtl_enum_register_template(
     unsafe { by_name(name, out, register) }
 }
 
-/// The member of this name; of a template's name, the template.
+/// Finds a member by name. The name of a template finds the template.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such member (its plugin may not be loaded).
-///         DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_from_name(
     enumeration: dtl_enum_t,
@@ -130,9 +148,10 @@ pub unsafe extern "C" fn dtl_enum_from_name(
     unsafe { by_name(name, out, |name| enums::from_name(enumeration, name)) }
 }
 
-/// The member of this value: DTL_EV_WORD(enumeration, value) if that is registered.
+/// Finds a member by value. The result is DTL_EV_WORD(enumeration, value) if it is registered.
 ///
-/// @return as dtl_enum_from_name. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_from_value(
     enumeration: dtl_enum_t,
@@ -142,9 +161,10 @@ pub unsafe extern "C" fn dtl_enum_from_value(
     always(Locks::Some, || Out::new(out, "out")?.put(enums::from_value(enumeration, value)))
 }
 
-/// How many members an enumeration has: templates count, Undefined too, instances do not.
+/// Returns the number of members of an enumeration, including templates and Undefined, without
+/// instances.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_count(
     enumeration: dtl_enum_t,
@@ -155,12 +175,12 @@ pub unsafe extern "C" fn dtl_enum_count(
     })
 }
 
-/// A member by its index, in the order of registration. Members only ever come behind, so a loop
-/// misses none.
+/// Returns the member with an index, in the order of registration. New members are only appended,
+/// so a loop misses none.
 ///
 /// @param index  0 to the count - 1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: index. DTL_ERROR_INVALID_ARGUMENT: no such enumeration.
-///         Threads: any.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_at(
     enumeration: dtl_enum_t,
@@ -170,12 +190,12 @@ pub unsafe extern "C" fn dtl_enum_at(
     always(Locks::Some, || Out::new(out, "out")?.put(enums::at(enumeration, index)))
 }
 
-/// The template Undefined of an enumeration: DTL_MEMORY_UNDEFINED of DTL_ENUM_MEMORY. Its instances
-/// keep, in field "text", what a tolerant dtl_ev_from_json did not know.
+/// Returns the template Undefined of an enumeration, for example DTL_MEMORY_UNDEFINED for
+/// DTL_ENUM_MEMORY. The field "text" of its instances holds the text that a tolerant
+/// dtl_ev_from_json could not resolve.
 ///
-/// @return DTL_ERROR_NOT_FOUND: made without DTL_ENUM_WITH_UNDEFINED. DTL_ERROR_INVALID_ARGUMENT:
-///         no such enumeration.
-/// Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: the enumeration was created without DTL_ENUM_WITH_UNDEFINED.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_undefined(
     enumeration: dtl_enum_t,
@@ -184,24 +204,28 @@ pub unsafe extern "C" fn dtl_enum_undefined(
     always(Locks::Some, || Out::new(out, "out")?.put(enums::undefined(enumeration)))
 }
 
-/// The word for a template with these attributes. Instances are interned: equal attributes of one
-/// template give one word, in whatever order, thread and way (a default that is given or left out);
-/// those of another template never give it. So words are compared in place of attributes. Doubles
-/// are compared by their bits, -0 as 0, all NaN as one. An instance stays for ever, so put into
-/// attributes what there are few different ones of. Asking again for one that is there takes no
-/// lock and no memory (about 100 ns).
+/// Returns the word of a template's instance with the given attributes.
 ///
-/// @param tmpl   the template's word.
-/// @param attrs  `n` of them, from dtl_attr_i64 and its like; what is left out takes its default.
-///               Copied.
+/// Instances are interned: equal attributes of one template give the same word, regardless of their
+/// order, the thread, and whether a default is given or omitted. Instances of different templates
+/// never share a word. So compare words instead of attributes. Doubles are compared by their bits,
+/// with -0 as 0 and every NaN as the same one. An instance exists until the process ends, so use
+/// attributes with few different values. A lookup of an existing instance takes no lock and
+/// allocates nothing (about 100 ns).
+///
+/// @param tmpl   The word of the template.
+/// @param attrs  The `n` attributes, from dtl_attr_i64 and similar functions; copied. Omitted
+///               fields take their defaults.
 /// @param n      0 to 16.
-/// @param out    the instance; its upper 32 bits are the template's.
-/// @return DTL_ERROR_TYPE: `tmpl` is no template, or an attribute has another kind than its field.
-///         DTL_ERROR_NOT_FOUND: no such field. DTL_ERROR_INVALID_ARGUMENT: a field without a
-///         default is missing, an attribute is there twice or has flags, a word was never given
-///         out. DTL_ERROR_NULL_POINTER: attrs, or a name or text in them. DTL_ERROR_LIMIT: 65536
-///         instances were made in this process' life, or this one is longer than 4000 bytes as
-///         JSON, or has instances in instances more than 16 deep. Threads: any.
+/// @param out    The instance. Its upper 32 bits are those of the template.
+/// @return DTL_ERROR_TYPE: `tmpl` is not a template, or an attribute has another kind than its
+///         field. DTL_ERROR_NOT_FOUND: there is no such field.
+///         DTL_ERROR_INVALID_ARGUMENT: a field without a default is missing, an attribute is given
+///         twice or has flags, or a word does not exist.
+///         DTL_ERROR_NULL_POINTER: `attrs` is NULL, or a name or text in it.
+///         DTL_ERROR_LIMIT: `n` is above 16; 65536 instances were created in this process; or this
+///         one is longer than 4000 bytes as JSON, or nests instances more than 16 deep.
+/// Threads: any.
 /// dtl:attrs len(n) opt(n==0)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_instance(
@@ -219,13 +243,13 @@ pub unsafe extern "C" fn dtl_ev_instance(
     })
 }
 
-/// An attribute of an instance.
+/// Returns an attribute of an instance.
 ///
-/// @param name      the field's name.
-/// @param out_attr  receives all of it; its texts live for ever.
-/// @return DTL_ERROR_NOT_FOUND: no such field; a plain member has none. DTL_ERROR_TYPE: `word` is
-///         the template itself.
-///         DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+/// @param name      The name of the field.
+/// @param out_attr  Receives the whole attribute. Its texts are valid until the process ends.
+/// @return DTL_ERROR_NOT_FOUND: there is no such field; a plain member has none.
+///         DTL_ERROR_TYPE: `word` is the template itself.
+///         DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_get(
     word: dtl_enum_word_t,
@@ -240,10 +264,10 @@ pub unsafe extern "C" fn dtl_ev_get(
     })
 }
 
-/// The name of a member; of an instance, that of its template.
+/// Returns the name of a member; for an instance, the name of its template.
 ///
-/// @param out_name  receives the text, which stays valid until the process ends; do not free it.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+/// @param out_name  Receives the text, which is valid until the process ends. Do not free it.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 /// dtl:out_name lives(forever)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_name(
@@ -253,25 +277,24 @@ pub unsafe extern "C" fn dtl_ev_name(
     always(Locks::None, || Out::new(out_name, "out_name")?.put(enums::name(word).map(CStr::as_ptr)))
 }
 
-/// A word as JSON, which dtl_ev_from_json reads back into the same word:
+/// Writes a word as JSON. dtl_ev_from_json reads it back into the same word.
 ///
-///   a plain member   "Sequential"
-///   an instance
+///   plain member   "Sequential"
+///   instance
 ///                {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
-///   a template       {"type":"Schedule.MyAccelerator_Kernel"}
-///   of Undefined     the text that it keeps, as it was read, without blanks between what is in an
-///                    object
+///   template       {"type":"Schedule.MyAccelerator_Kernel"}
+///   of Undefined   the text that it holds, as it was read, without blanks between the parts of an
+///                  object
 ///
-/// with all fields in the template's order. Doubles that are not finite are "NaN", "Infinity",
-/// "-Infinity". (In JavaScript integers above 2^53 lose digits.)
+/// An instance lists all fields in the order of the template. Doubles that are not finite are
+/// "NaN", "Infinity" and "-Infinity". (In JavaScript, integers above 2^53 lose digits.)
 ///
-/// @param buf      receives the text with NUL; NULL with cap 0 asks for the length. At most 4000
-///                 bytes.
-/// @param cap      bytes in buf.
-/// @param out_len  receives the length without NUL; may be NULL. Also written if the buffer is too
-///                 small.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. DTL_ERROR_BUFFER_TOO_SMALL:
-///         cap. Threads: any.
+/// @param buf      Receives the text with its NUL, at most 4000 bytes. NULL with cap 0 queries the
+///                 length only.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Receives the length without the NUL, also if `cap` is too small; may be NULL.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written. Threads: any.
 /// dtl:buf out len(cap) opt(cap==0)
 /// dtl:out_len opt
 #[unsafe(no_mangle)]
@@ -285,22 +308,25 @@ pub unsafe extern "C" fn dtl_ev_to_json(
     always(Locks::Some, || unsafe { args::put_text(&json::to_text(word)?, buf, cap, out_len) })
 }
 
-/// The word that a JSON text means; its forms are at dtl_ev_to_json.
+/// Reads a word from JSON in one of the forms of dtl_ev_to_json. If an object has a key twice, the
+/// last one counts.
 ///
-/// @param enumeration  which one it is of.
+/// @param enumeration  The enumeration of the word.
 /// @param text         JSON, at most 4096 bytes.
-/// @param flags        DTL_EV_TOLERANT: an unknown name (of a plugin that is not there) becomes an
-///                     instance of Undefined that keeps the text, matches Undefined and writes the
-///                     text back (numbers digit by digit, exponents as e+5, without blanks
-///                     between). Once there is a member of that name, what is written reads as that
-///                     member. Or 0. If an object has a key twice, the last one counts.
-/// @param out          the word.
-/// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without
-///         Undefined.
-///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text
-///         gives the position), "type" is of another enumeration, a field without a default is
-///         missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
-/// Threads: any.
+/// @param flags        DTL_EV_TOLERANT or 0. With DTL_EV_TOLERANT, an unknown name (for example of
+///                     a plugin that is not loaded) becomes an instance of Undefined. It holds the
+///                     text, matches Undefined, and writes the text back (numbers digit by digit,
+///                     exponents as e+5, without blanks in between). If a member of that name is
+///                     registered later, the written text parses as that member.
+/// @param out          The word.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member or field; with DTL_EV_TOLERANT, the
+///         enumeration also has no Undefined.
+///         DTL_ERROR_TYPE: a value has another kind than its field.
+///         DTL_ERROR_INVALID_ARGUMENT: `text` is not JSON (the error text has the position), "type"
+///         names another enumeration, a field without a default is missing, or `flags` is not
+///         allowed.
+///         DTL_ERROR_LIMIT: 65536 instances were created in this process; or this one is longer
+///         than 4000 bytes as JSON, or nests instances more than 16 deep. Threads: any.
 /// dtl:flags flags(DTL_EV_TOLERANT)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_from_json(
@@ -317,15 +343,19 @@ pub unsafe extern "C" fn dtl_ev_from_json(
     })
 }
 
-/// Says what goes with a schedule: of what kind memory is that is allocated in it, and how what is
-/// inside it runs. Once: the same again succeeds. Built-in schedules have theirs: Host, Host and
-/// Device memory, and Sequential inside.
+/// Sets the defaults of a schedule: the kind of memory that is allocated inside it, and the
+/// schedule of its inner scopes.
 ///
-/// @param schedule  a schedule or template of schedules, no instance.
-/// @return DTL_ERROR_ALREADY_EXISTS: it has other defaults. DTL_ERROR_TYPE: a word of another
-///         enumeration.
-///         DTL_ERROR_INVALID_ARGUMENT: an instance, or never given out. Threads: any.
-/// Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
+/// They can be set once; setting the same defaults again succeeds. Built-in schedules have theirs:
+/// memory kinds Host, Host and Device, and Sequential as the inner schedule.
+///
+/// @param schedule             A schedule or a template of schedules, not an instance.
+/// @param default_memory_kind  A member of DTL_ENUM_MEMORY.
+/// @param inner_schedule       A member of DTL_ENUM_SCHEDULE.
+/// @return DTL_ERROR_ALREADY_EXISTS: the schedule has other defaults.
+///         DTL_ERROR_TYPE: a word belongs to another enumeration.
+///         DTL_ERROR_INVALID_ARGUMENT: `schedule` is an instance, or a word does not exist.
+/// Threads: any. Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
 /// dtl:schedule values(DTL_SCHEDULE_)
 /// dtl:default_memory_kind values(DTL_MEMORY_)
 /// dtl:inner_schedule values(DTL_SCHEDULE_)
@@ -338,13 +368,14 @@ pub extern "C" fn dtl_schedule_set_defaults(
     always(Locks::Some, || schedule::set_defaults(schedule, default_memory_kind, inner_schedule))
 }
 
-/// What goes with a schedule; with an instance, what goes with its template.
+/// Returns the defaults of a schedule; for an instance, those of its template.
 ///
-/// @param out_memory_kind     receives the kind of memory.
-/// @param out_inner_schedule  receives the schedule inside.
-/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it. DTL_ERROR_TYPE: no
-///         schedule.
-///         DTL_ERROR_INVALID_ARGUMENT: never given out. Threads: any.
+/// @param schedule            A schedule, a template of schedules, or an instance.
+/// @param out_memory_kind     Receives the kind of memory.
+/// @param out_inner_schedule  Receives the inner schedule.
+/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it.
+///         DTL_ERROR_TYPE: `schedule` is not a schedule.
+///         DTL_ERROR_INVALID_ARGUMENT: `schedule` does not exist. Threads: any.
 /// dtl:schedule values(DTL_SCHEDULE_)
 /// dtl:out_memory_kind values(DTL_MEMORY_)
 /// dtl:out_inner_schedule values(DTL_SCHEDULE_)

@@ -1,4 +1,5 @@
-//! Environments: register, require, release, look.
+//! Environments: prerequisites of backends and kernel sources, started once and shared.
+//! dtl: header(dtl_select.h)
 
 use crate::abi::backend::environment::{dtl_environment_desc_t, dtl_environment_info_t};
 use crate::abi::status::dtl_status_t;
@@ -13,19 +14,21 @@ use std::ffi::{c_char, c_void};
 const MOST_STATE: u64 = 1 << 30;
 const MOST_ALIGN: u64 = 4096;
 
-/// Adds an environment: what has to be there before backends, or kernels compiled from source, can
-/// do their work (a library that wants to be initialised once, say). Nothing of it is called yet,
-/// and what it depends on may be registered later.
+/// Registers an environment: something that must be present before backends, or kernels compiled
+/// from source, can work (for example a library that must be initialised once).
 ///
-/// @param desc  start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is
-///              copied.
-/// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS:
-///         another one has the name (the text names the difference). DTL_ERROR_INVALID_ARGUMENT: a
-///         name, a version, a path, alignment; the text has it.
-///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more
-///         than 2^30 bytes.
-/// Registrations end with the last dtl_finalize, as those of backends do.
-/// Threads: any. Equivalent: DaCe's environments.
+/// None of its functions is called yet, and its dependencies may be registered later. Registering
+/// an identical environment again succeeds. Registrations end with the last dtl_finalize, as those
+/// of backends do.
+///
+/// @param desc  Start from DTL_ENVIRONMENT_DESC_INIT. Everything is copied except the data behind
+///              `user`.
+/// @return DTL_ERROR_ALREADY_EXISTS: a different environment has the name. The text names the
+///         difference.
+///         DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path or the alignment is not allowed.
+///         The text names it.
+///         DTL_ERROR_LIMIT: 4096 environments are registered, a list has more than 256 entries, or
+///         the state is larger than 2^30 bytes. Threads: any. Equivalent: DaCe's environments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_register(
     desc: *const dtl_environment_desc_t,
@@ -107,9 +110,9 @@ fn check_paths(name: &str, headers: &[String], libraries: &[String]) -> Result<(
     }
 }
 
-/// Takes an environment away. What depends on it cannot be required any more.
+/// Removes an environment. Environments that depend on it can no longer be required.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_BUSY: somebody requires it.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. DTL_ERROR_BUSY: the environment is required.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_status_t {
     Entry("dtl_environment_unregister").call(|_| {
@@ -118,30 +121,39 @@ pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_
     })
 }
 
-/// Starts an environment, or counts one more that requires it. Rules:
+/// Starts an environment, or increments the use count of one that is started. Each success needs
+/// one dtl_environment_release.
 ///
-/// 1. What it depends on comes first, in the order of the lists, each once however often it is
-///    named; then its probe, then its init, with a zeroed state block.
-/// 2. It is started once: whoever requires it next has it at once. Each success wants one
-///    dtl_environment_release.
-/// 3. Before anything is called all of it is looked at: an unknown name (plugins that were not
-///    searched for yet are), a version that is too low, a circle.
-/// 4. If a probe or an init fails, what this call has started ends again, what started last first;
-///    others stay.
-/// 5. Several threads at once: one calls init, the others wait and have its result, a failure too.
-/// 6. An init may require others; a circle that comes about in that way is a failure, also over
-///    several threads.
-/// 7. A failure is not for ever: the next call tries again.
+/// 1. Its dependencies start first, in the order of the lists, each of them once. Then its probe is
+/// called, then its init, with a zeroed state block.
 ///
-/// @param name  "name", or "name>=version".
-/// @return DTL_ERROR_NOT_FOUND: it, or one that it depends on, is not registered;
-///         DTL_ERROR_INVALID_ARGUMENT: no such name can be, or a circle of dependencies;
-///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that it cannot be used
-///         here; DTL_ERROR_LIMIT: more than 64 dependencies below each other;
-///         DTL_ERROR_INVALID_STATE: inside its own start or end (6); DTL_ERROR_OUT_OF_MEMORY: for
-///         the state. Else the status of the probe or init that failed. The text names the members:
-///         which one, and on whose behalf.
-/// Threads: any. No lock is held while functions of environments are called.
+/// 2. It is started once. Later calls return at once.
+///
+/// 3. The whole dependency graph is checked before any function is called: for unknown names (after
+/// a search for plugins if that was not done yet), insufficient versions and cycles.
+///
+/// 4. If a probe or an init fails, the environments that this call started end again in reverse
+/// order. Others stay.
+///
+/// 5. If several threads call at once, one calls init. The others wait and get its result, also a
+/// failure.
+///
+/// 6. An init may require other environments. A cycle that arises in this way is a failure, also
+/// across threads.
+///
+/// 7. A failure is not permanent: the next call tries again.
+///
+/// No lock is held while functions of environments are called.
+///
+/// @param name  "name" or "name>=version".
+/// @return DTL_ERROR_NOT_FOUND: it, or a dependency, is not registered.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
+///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
+///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
+///         DTL_ERROR_INVALID_STATE: it is called inside its own start or end (rule 6).
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
+///         Otherwise the status of the probe or init that failed. The text names the environments:
+///         the one that failed, and those that needed it. Threads: any.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_require(name: *const c_char) -> dtl_status_t {
@@ -151,14 +163,16 @@ pub unsafe extern "C" fn dtl_environment_require(name: *const c_char) -> dtl_sta
         .wait(|_| Requirement::parse(name?), |need| environment::require(&need))
 }
 
-/// Takes one require back. With the last one, the environment and what it depended on (and nobody
-/// else requires) end: in exactly the reverse order of how they started. dtl_finalize ends in the
-/// same order what is still required.
+/// Undoes one dtl_environment_require.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: nobody has
-///         required it by dtl_environment_require. Else the first failure of a finalize: it has
-///         been released all the same.
-/// Threads: any, not only the one that required it.
+/// The last release ends the environment, and those of its dependencies that nothing else requires,
+/// in exactly the reverse order of their start. dtl_finalize ends whatever is still required, in
+/// the same order.
+///
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_STATE: no dtl_environment_require is left to undo.
+///         Otherwise the first failure of a finalize function; the environment has been released
+///         nevertheless. Threads: any, not only the one that required it.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_release(name: *const c_char) -> dtl_status_t {
@@ -167,12 +181,12 @@ pub unsafe extern "C" fn dtl_environment_release(name: *const c_char) -> dtl_sta
     Entry("dtl_environment_release").wait(|_| name, environment::release)
 }
 
-/// Gives the state block of an environment that is started. It stays where it is until the
-/// environment ends, so ask once.
+/// Returns the state block of a started environment. The address does not change until the
+/// environment ends, so one call is enough.
 ///
-/// @param out  the block that init was given; NULL if state_size is 0.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: it is not
-///         started.
+/// @param out  The block that was passed to init; NULL if state_size is 0.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_STATE: the environment is not started.
 /// dtl:out borrowed
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_state(
@@ -187,15 +201,19 @@ pub unsafe extern "C" fn dtl_environment_state(
     })
 }
 
-/// Whether an environment could be required: it and everything that it depends on is registered,
-/// the versions are high enough, and the probes of what is not started yet say so. Starts nothing.
+/// Checks whether an environment could be required, and starts nothing.
 ///
-/// @param name     "name", or "name>=version".
+/// It can be required if it and all of its dependencies are registered, the versions are high
+/// enough, and the probes of those that are not started yet succeed.
+///
+/// @param name     "name" or "name>=version".
 /// @param out_yes  1 or 0.
-/// @param why      why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
-/// @param cap      bytes of room in `why`.
-/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+/// @param why      Receives the reason if the result is 0, cut to fit, with its NUL; otherwise an
+///                 empty text. May be NULL.
+/// @param cap      Size of `why` in bytes.
+/// @param out_len  Length of the whole reason in bytes, without the NUL; may be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed.
 /// dtl:out_yes bool
 /// dtl:why out len(cap) opt
 /// dtl:out_len opt
@@ -223,7 +241,7 @@ pub unsafe extern "C" fn dtl_environment_is_available(
     )
 }
 
-/// Number of environments that are registered. Searches for plugins if that was not done yet.
+/// Returns the number of registered environments. Searches for plugins if that was not done yet.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_count(out_count: *mut u64) -> dtl_status_t {
@@ -231,10 +249,11 @@ pub unsafe extern "C" fn dtl_environment_count(out_count: *mut u64) -> dtl_statu
         .wait(|_| Out::new(out_count, "out_count"), |out| out.put(Ok(environment::count() as u64)))
 }
 
-/// How the environment of an index is, 0 ... count-1, in the order of registration.
+/// Describes the environment with an index, in the order of registration.
 ///
-/// @param out_info  start from DTL_ENVIRONMENT_INFO_INIT.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param index     0 to the count - 1.
+/// @param out_info  Start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_at(
     index: u64,
@@ -245,10 +264,10 @@ pub unsafe extern "C" fn dtl_environment_at(
         .call(|_| unsafe { args::fill(out_info, "out_info", || environment::at(index)) })
 }
 
-/// How the environment of a name is.
+/// Describes the environment with a name.
 ///
-/// @param out_info  start from DTL_ENVIRONMENT_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+/// @param out_info  Start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_info(
     name: *const c_char,

@@ -1,4 +1,4 @@
-//! Entries about the library as a whole: its life, backends and devices.
+//! Entries for the library as a whole: its life cycle, backends and devices.
 //!
 //! In reading order:
 //! - `runtime`: init, finalize, versions, texts, log

@@ -1,4 +1,4 @@
-//! Library-wide entries: init, finalize, versions, texts, log.
+//! Library: initialise, finalise, versions, error texts, log.
 
 use crate::abi::runtime::*;
 use crate::abi::status::dtl_status_t;
@@ -11,16 +11,20 @@ use crate::runtime::{SHUTDOWN, explain, lifecycle, log};
 use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
-/// Initialises the library. Counted: each call needs a dtl_finalize. Optional before the first
-/// finalize (the first use initialises with the settings of the environment), required after it.
-/// The first call's configuration holds; later ones are counted only.
+/// Initialises the library.
 ///
-/// @param config  NULL = everything from the environment. Read during the call only.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a setting or environment variable has a value that makes no
-///         sense (named in the text). DTL_ERROR_FORKED: call dtl_init_after_fork instead.
-///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize; call again when that has
-///         returned (but do not wait for it in a callback, which dtl_finalize may be waiting for).
-/// Threads: any. Equivalent: MPI_Init (but repeatable).
+/// Calls are counted: each successful one needs a dtl_finalize. Before the first dtl_finalize the
+/// call is optional, because the first use of the library initialises it with the settings of the
+/// environment. After the last dtl_finalize it is required. The configuration of the first call
+/// applies, also if the library is in use already. Later calls only increase the count.
+///
+/// @param config  NULL takes every setting from the environment. Read during the call only.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a setting or an environment variable has an invalid value.
+///         The text names it.
+///         DTL_ERROR_FORKED: this process is a forked child; call dtl_init_after_fork instead.
+///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize. Call again when it has
+///         returned. Do not wait for it in a callback, because dtl_finalize may be waiting for that
+///         callback. Threads: any. Equivalent: MPI_Init (but repeatable).
 /// dtl:config opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
@@ -71,40 +75,46 @@ fn apply(
     Ok(())
 }
 
-/// Ends what dtl_init began. The last one destroys every live object (so handles become stale),
-/// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
-/// until the next dtl_init. Communicators are closed too: call it on every rank. If the library has
-/// started an MPI, it ends that too, which waits for all of MPI's ranks, whatever the time limits.
+/// Undoes one dtl_init; the last call closes the library.
 ///
-/// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
-///         is further up; let it return, then call again. Or other libraries have tensors of
-///         dtl_array_export: let them give those up first.
-///         DTL_ERROR_INVALID_STATE: there is nothing to end.
-/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library
-/// calls is DTL_ERROR_BUSY. Never call it from a static destructor: it is not needed.
+/// The last call waits for the work of all live objects, destroys the objects (their handles become
+/// stale), and closes the library. Until the next dtl_init, calls then return
+/// DTL_ERROR_INVALID_STATE. It closes communicators too, so call it on every rank. If the library
+/// has started an MPI, it finalizes that MPI as well, which waits for all MPI ranks regardless of
+/// time limits. It is not needed at the end of a program. Never call it from a static destructor.
+///
+/// @return DTL_ERROR_BUSY: another thread is inside the library, for example in dtl_finalize, or
+///         this thread is inside a call further up its stack. Call again when that call has
+///         returned. Also: other libraries hold tensors of dtl_array_export. They have to release
+///         them first. DTL_ERROR_INVALID_STATE: the library is not initialised.
+/// Threads: any, but not from a callback: in a function that the library calls, the last
+/// dtl_finalize returns DTL_ERROR_BUSY.
 /// dtl:call blocks collective(job)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_finalize() -> dtl_status_t {
     always(Locks::None, || lifecycle::finalize(SHUTDOWN))
 }
 
-/// Makes the library usable in a child that was forked from a process that used it. The parent's
-/// handles are forgotten (they become stale; the parent's objects stay untouched). No other thread
-/// of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
-/// The call counts as the child's first dtl_init: the parent's count is forgotten, and one
-/// dtl_finalize ends the library here.
+/// Makes the library usable in a child that was forked from a process that used it.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that
-///         what it had locked and half done stays so here: this child cannot use the library (it
-///         may exec, or exit). Functions that work in every state (those of enumerations and the
-///         log) return the same status in such a child. The call never waits for a lock that was
-///         held by a thread which does not exist here.
+/// The handles of the parent become stale; its objects are not touched. At the time of the fork no
+/// other thread of the parent may have been inside a dtl_ call, and no stream or executor may have
+/// been running work. The call counts as the first dtl_init of the child: the count of the parent
+/// is discarded, and one dtl_finalize closes the library here. The call never waits for a lock that
+/// a thread of the parent held.
+///
+/// @return DTL_ERROR_INVALID_STATE: this process is not such a child, or another thread was inside
+///         the library at the fork. In the second case locks and half-finished changes of that
+///         thread remain, so this child cannot use the library; it may call exec or exit. The
+///         functions of enumerations and of the log, which work in every state, return the same
+///         status in such a child.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
     always(Locks::None, || lifecycle::init_after_fork(SHUTDOWN, host::builtin))
 }
 
-/// The library's version, "0.2.0". Lives for ever. Works in every state.
+/// Returns the version of the library, for example "0.2.0". Valid until the process ends. Works in
+/// every state.
 /// dtl:return lives(forever)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_version_string() -> *const c_char {
@@ -112,19 +122,19 @@ pub extern "C" fn dtl_version_string() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// Major version. Works in every state.
+/// Returns the major version. Works in every state.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_version_major() -> i32 {
     version(env!("CARGO_PKG_VERSION_MAJOR"))
 }
 
-/// Minor version. Works in every state.
+/// Returns the minor version. Works in every state.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_version_minor() -> i32 {
     version(env!("CARGO_PKG_VERSION_MINOR"))
 }
 
-/// Patch version. Works in every state.
+/// Returns the patch version. Works in every state.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_version_patch() -> i32 {
     version(env!("CARGO_PKG_VERSION_PATCH"))
@@ -134,21 +144,23 @@ fn version(text: &str) -> i32 {
     text.parse().unwrap_or(0)
 }
 
-/// DTL_ABI_VERSION of the library (the header's may be lower). Works in every state.
+/// Returns the DTL_ABI_VERSION of the library; that of the header may be lower. Works in every
+/// state.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_library_abi_version() -> u32 {
     DTL_ABI_VERSION
 }
 
-/// The constant's name, e.g. "DTL_ERROR_TIMEOUT"; "DTL_ERROR_UNKNOWN" for a number that is no
-/// status. Lives for ever. Works in every state.
+/// Returns the name of a status, for example "DTL_ERROR_TIMEOUT". For a number that is not a status
+/// it returns "DTL_ERROR_UNKNOWN". Valid until the process ends. Works in every state.
 /// dtl:return lives(forever)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_status_name(status: dtl_status_t) -> *const c_char {
     name_of(status).as_ptr()
 }
 
-/// The general meaning of a status, for people. Lives for ever. Works in every state.
+/// Returns the general meaning of a status as a sentence. Valid until the process ends. Works in
+/// every state.
 /// Equivalent: MPI_Error_string.
 /// dtl:return lives(forever)
 #[unsafe(no_mangle)]
@@ -156,32 +168,36 @@ pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
     message_of(status).as_ptr()
 }
 
-/// Returns the error text of this thread's last failed call, which names the offending value and
-/// the remedy. Successful calls leave it unchanged. Empty before the first failure. Never NULL.
-/// Works in every state.
+/// Returns the error text of the last failed call in this thread.
+///
+/// The text names the offending value and the remedy. Successful calls leave it unchanged. It is
+/// empty before the first failure, and never NULL. Works in every state.
 ///
 /// The pointer is valid until the calling thread ends. The text behind it does not change before
-/// the thread's second failure after this call (two buffers alternate); copy a text to keep it
+/// the second failure in this thread after the call (two buffers alternate); copy a text to keep it
 /// longer. So `printf("%d %s", dtl_x(), dtl_last_error())` always prints a valid text. If the
 /// compiler evaluates dtl_last_error() first, it is the text from before dtl_x().
 ///
-/// If a function of the program's or of a backend fails in it, its text names that function; behind
-/// a colon follows what the function has said with dtl_backend_set_error, or, if it has said
-/// nothing, the text of the last dtl_ call that failed in it, in its thread, if it returned that
-/// call's status.
+/// If a call fails because a callback or a slot failed, the text names that function. A colon and a
+/// second text follow: the one that the function passed to dtl_backend_set_error or, if it passed
+/// none and returned the status of the last dtl_ call that failed inside it, the text of that call.
 /// dtl:return lives(thread)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_last_error() -> *const c_char {
     last_error::text()
 }
 
-/// Sends log lines of `level` (DTL_LOG_...) and below to `function`; NULL = back to standard error.
-/// `user` is passed through; both must stay valid until replaced (and one call longer: another
-/// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
-/// The function is called by whichever thread has something to log, several at a time too. It may
-/// call the library, except dtl_finalize; what it logs itself comes back to it.
+/// Sends log lines of `level` and below to a function. Works in every state.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
+/// The level overrides DTL_LOG and dtl_config_t. The function runs in the thread that logs,
+/// possibly in several threads at once. It may call the library except dtl_finalize; if such a call
+/// logs, the function is called again.
+///
+/// @param function  NULL sends log lines to standard error again. Must stay valid until it is
+///                  replaced and for one call longer, because another thread may be inside it.
+/// @param user      Passed to `function`. The lifetime is that of `function`.
+/// @param level     One of the DTL_LOG_ constants.
+/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such level.
 /// dtl:level values(DTL_LOG_)
 /// dtl:function opt until(last_use)
 /// dtl:user opaque until(last_use)
@@ -200,11 +216,12 @@ pub extern "C" fn dtl_log_set_callback(
     })
 }
 
-/// Every automatic choice so far and its reason, a line each, as text.
+/// Writes every automatic choice so far and its reason as text, one per line.
 ///
-/// @param buf      `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length only.
-/// @param out_len  length needed without the NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len; call again with more room.
+/// @param buf      `cap` bytes for the text and its NUL. NULL with cap 0 queries the length only.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Length of the text without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written.
 /// dtl:buf out len(cap) opt(cap==0)
 /// dtl:out_len opt
 #[unsafe(no_mangle)]

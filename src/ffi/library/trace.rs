@@ -1,4 +1,5 @@
-//! Tracing: a file for people, functions for other tools.
+//! Tracing: a trace file, and callbacks for tools.
+//! dtl: section(ffi/clock)
 
 use crate::abi::status::dtl_status_t;
 use crate::abi::trace::dtl_trace_callbacks_t;
@@ -9,27 +10,31 @@ use crate::runtime::{lifecycle, trace};
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_char;
 
-/// Writes a file with what the library does from now on in this process, and how long it takes:
-/// every call, what is within, operations of communicators from start to end. Open it with Perfetto
-/// (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes its content and its cost.
-/// DTL_TRACE=path does the same from the first use on, without a change of the program; a file that
-/// cannot be made (or whose path is no UTF-8) is then a warning. If the program finalises the
-/// library and initialises it again, each further life has a file of its own: trace.json is
-/// trace-2.json, then trace-3.json.
+/// Starts a trace file that records the calls of this process and their durations.
 ///
-/// @param path  a new file; %r stands for the rank that the launcher assigned, %p for the process
-///              id, %% for a %. In a job of several ranks without %r or %p, the rank goes before
-///              the ending: trace.json is trace.3.json. Copied.
-/// @return DTL_ERROR_INVALID_STATE: one is being written, or has ended with an error:
-///         dtl_trace_stop first. DTL_ERROR_ALREADY_EXISTS: the file is there; remove it, or take
-///         another name. DTL_ERROR_NOT_FOUND: its folder is not there.
-///         DTL_ERROR_INVALID_ARGUMENT: `path` has another %, is no UTF-8, or names no file (but a
-///         folder or a device). DTL_ERROR_UNAVAILABLE: it cannot be written (the text has the
-///         system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
-///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
-/// Threads: any. Calls of other threads that have begun before are not in it. If the disk fills up
-/// later, the trace ends with a warning, and the program goes on, untraced; dtl_trace_stop then
-/// returns the reason. A forked child does not write to it.
+/// The trace contains every dtl_ call, its parts, and operations of communicators from start to
+/// end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes
+/// its content and its cost. DTL_TRACE=path starts a trace at the first use, without a change to
+/// the program; a file that cannot be created (or whose path is not UTF-8) is then only a warning.
+/// If the program finalises the library and initialises it again, each later life writes a file of
+/// its own: trace.json is followed by trace-2.json, then trace-3.json.
+///
+/// Calls of other threads that began earlier are not recorded. If the disk fills up later, the
+/// trace ends with a warning and the program continues untraced; dtl_trace_stop then returns the
+/// reason. A forked child does not write to the file.
+///
+/// @param path  A new file. %r is replaced by the rank that the launcher assigned, %p by the
+///              process id, %% by %. In a job of several ranks whose path has neither %r nor %p,
+///              the rank is inserted before the extension: trace.json becomes trace.3.json. Copied.
+/// @return DTL_ERROR_INVALID_STATE: a trace is being written, or has ended with an error. Call
+///         dtl_trace_stop first.
+///         DTL_ERROR_ALREADY_EXISTS: the file exists. Remove it, or choose another name.
+///         DTL_ERROR_NOT_FOUND: the folder of the file does not exist.
+///         DTL_ERROR_INVALID_ARGUMENT: `path` contains another %, is not UTF-8, or does not name a
+///         file (but a folder or a device).
+///         DTL_ERROR_UNAVAILABLE: the file cannot be written. The text has the reason of the
+///         operating system. DTL_ERROR_LIMIT: no disk space, file descriptor or thread is left.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the buffers of the trace. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
     UNTRACED.wait(
@@ -39,15 +44,18 @@ pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
     )
 }
 
-/// Ends the file of dtl_trace_start or DTL_TRACE and closes it, whole: what other threads are in
-/// ends here with "unfinished". dtl_finalize does the same.
+/// Completes and closes the file of dtl_trace_start or DTL_TRACE.
 ///
-/// @return DTL_ERROR_INVALID_STATE: none is being written. DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE:
-///         it could not be written to its end (disk full, file size limit); what was written before
-///         is there. Tracing has ended then, too.
+/// Calls in progress in other threads end in the file here, marked "unfinished". dtl_finalize does
+/// the same.
+///
+/// @return DTL_ERROR_INVALID_STATE: no trace is being written.
+///         DTL_ERROR_LIMIT: the file could not be completed (disk full, file size limit). It has
+///         what was written before, and tracing has ended.
+///         DTL_ERROR_UNAVAILABLE: the file could not be completed for another reason, with the same
+///         consequences.
 ///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are
-///         not in it; the file is whole.
-/// Threads: any.
+///         missing in the trace. The file is complete otherwise. Threads: any.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_trace_stop() -> dtl_status_t {
@@ -61,15 +69,16 @@ pub extern "C" fn dtl_trace_stop() -> dtl_status_t {
     )
 }
 
-/// Tells another tool (a profiler, a tracer) of everything that a trace would have, as it happens,
-/// whether a file is written or not. One tool at a time: the last one given. Until dtl_finalize.
+/// Installs functions that receive trace events as they happen, for a profiler or a tracer.
 ///
-/// @param callbacks  copied; NULL = no callbacks any more. `user` stays valid until it is replaced,
-///                   and one call longer: another thread may be inside. See dtl_trace_fn_t for what
-///                   the functions may do.
-/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0.
-/// Threads: any. Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling
-/// interface.
+/// They receive everything that a trace file would contain, whether a file is written or not. Only
+/// one set of callbacks is active: the last one installed. It stays active until dtl_finalize.
+///
+/// @param callbacks  NULL removes the callbacks. Copied. `user` and the functions must stay valid
+///                   until they are replaced and for one call longer, because another thread may be
+///                   inside. dtl_trace_fn_t describes the functions.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0. Threads: any.
+/// Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling interface.
 /// dtl:callbacks opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_trace_set_callbacks(

@@ -1,4 +1,4 @@
-//! Memory: allocate, free, describe, ask after a pointer.
+//! Memory: allocate, free, describe, query a pointer, share between processes.
 
 use crate::abi::devices::device::{
     dtl_mem_handle_t, dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t,
@@ -14,23 +14,25 @@ use crate::runtime::{device, library_ops, memory};
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 
-/// Allocates memory on the calling thread's current device.
+/// Allocates memory on the current device of the calling thread.
 ///
-/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One
-///                    that the default dispatcher has a handler for (DTL_OPERATION_ALLOC) is
-///                    allocated by that.
-/// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the alignment that dtl_mem_kind_info reports for
+/// If the default dispatcher has a handler for the kind (DTL_OPERATION_ALLOC), that handler
+/// allocates. Host memory takes a block of at most 63 bytes more (sizes up to 256), or at most a
+/// quarter more (larger sizes). Freed host memory is cached within a budget (see dtl_mem_trim).
+///
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @param alignment   Power of two in bytes. 0 = the alignment that dtl_mem_kind_info reports for
 ///                    the kind (host: 64).
-/// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any
-///                    thread; not zeroed. Of the host: in a block of up to 63 bytes more (sizes up
-///                    to 256), above at most a quarter more; what is freed is kept within a budget
-///                    (see dtl_mem_trim).
-/// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
-///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a
-///         descriptor for each block): no file descriptors left. *out is written on success only.
-/// Equivalent: cudaMalloc.
+/// @param out         First byte. Not zeroed. Written on success only. The caller owns it; free it
+///                    with dtl_mem_free of the same backend, in any thread.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host" uses one per
+///         block).
+/// Threads: any. Equivalent: cudaMalloc.
 /// dtl:kind values(DTL_MEMORY_)
 /// dtl:out owned(dtl_mem_free)
 #[unsafe(no_mangle)]
@@ -80,12 +82,16 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     )
 }
 
-/// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still
-/// use it. Memory that several processes have stays until the last of them frees it or ends. It may
-/// wait for all work of the device (CUDA, kinds other than DEVICE).
+/// Frees memory from dtl_mem_alloc or dtl_mem_import.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
-///         first byte, another backend's); nothing is freed.
+/// No copy or kernel may still use it. Memory shared by several processes exists until the last of
+/// them frees it or ends. The call may wait for all work of the device (CUDA, kinds other than
+/// DEVICE).
+///
+/// @param ptr  First byte of the allocation. NULL is success.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation of this backend (freed twice,
+///         not its first byte, of another backend). Nothing is freed.
+/// Threads: any. Equivalent: cudaFree.
 /// dtl:ptr address opt
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -111,8 +117,8 @@ pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_
     )
 }
 
-/// The end of a fast path that has done its work. If something is `due`, it is done here, outside
-/// the epoch and out of line, so that the fast path calls nothing.
+/// Ends a fast path that succeeded. Deferred work, if `due`, is done out of line and outside the
+/// epoch, so that the fast path calls nothing.
 fn quick_end(due: bool) -> dtl_status_t {
     if due { afterwards() } else { DTL_SUCCESS }
 }
@@ -128,7 +134,7 @@ extern "C" fn afterwards() -> dtl_status_t {
 
 /// Describes a memory kind of a backend: who can access it, its alignment.
 ///
-/// @param out_info  start from DTL_MEM_KIND_INFO_INIT.
+/// @param out_info  Start from DTL_MEM_KIND_INFO_INIT.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
 /// dtl:kind values(DTL_MEMORY_)
 #[unsafe(no_mangle)]
@@ -144,9 +150,9 @@ pub unsafe extern "C" fn dtl_mem_kind_info(
     })
 }
 
-/// Counts a backend's live allocations.
+/// Returns the number and size of the live allocations of a backend.
 ///
-/// @param out_stats  start from DTL_MEM_STATS_INIT.
+/// @param out_stats  Start from DTL_MEM_STATS_INIT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_stats(
     backend: dtl_backend_t,
@@ -159,13 +165,14 @@ pub unsafe extern "C" fn dtl_mem_stats(
     })
 }
 
-/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of
-/// backend "cuda" that is what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes
-/// (default 256 MiB, or an eighth of the most that was used), besides the slabs that threads
-/// allocate from: what the calling thread and threads that have ended keep goes at once, what
-/// others keep within their next 256 frees. For "host" it also returns the free memory of malloc to
-/// the system: that of the program, and that of the library's own tables (communicators, queues).
-/// Other backends keep nothing.
+/// Returns cached free memory of a backend to the system.
+///
+/// For backend "cuda" this is the memory of the pools of its devices. For "host" it is up to
+/// DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the peak use), and the slabs from which
+/// threads allocate. Slabs of the calling thread and of threads that have ended are returned
+/// immediately, those of other threads within their next 256 frees. For "host" the free memory of
+/// malloc is returned too: that of the program, and that of internal tables of the library
+/// (communicators, queues). Other backends cache nothing.
 ///
 /// Equivalent: malloc_trim.
 /// dtl:call blocks
@@ -174,26 +181,28 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
     Entry("dtl_mem_trim").call(|inside| memory::trim(device::backend(inside, backend)?))
 }
 
-/// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
-/// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
-/// through a driver, if that driver is in use and knows the pointer. Copies and messages treat the
-/// pointer accordingly, with one exception: they do not query a driver about the program's image,
-/// its stacks and its heap (brk), and treat these as host memory. This function does query it
-/// there, because the program may have registered host memory with a driver.
+/// Describes the memory that a pointer refers to.
 ///
-/// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
-/// communicator or this function has found that the program initialised it. Backend "cuda" knows
-/// pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged, cudaHostAlloc and
-/// cudaHostRegister; registered backends with the slot pointer_info know theirs; "opencl" knows
-/// none.
+/// This is an allocation of the library, memory announced to it (dtl_mem_adopt,
+/// dtl_mem_register_host, imported arrays), or memory that the program allocated through a driver,
+/// if that driver is in use and recognises the pointer. Copies and messages treat the pointer
+/// accordingly, with one exception: they do not query a driver about the image, stacks and heap
+/// (brk) of the program, and treat these as host memory. This function does, because the program
+/// may have registered host memory with a driver.
 ///
-/// @param ptr       [in] any address; it is not read.
-/// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
-///                  size_bytes are the driver's.
-/// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
-///         host memory. Any other failure of the slot pointer_info or of the driver's query: its
-///         status. Copies and messages with the pointer fail with it, too, unless another driver
-///         knows the pointer.
+/// A driver is in use once a call has used its backend. It is also in use once dtl_init, the
+/// opening of a communicator or this function has found that the program initialised it. Backend
+/// "cuda" recognises pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged,
+/// cudaHostAlloc and cudaHostRegister. Registered backends with the slot pointer_info recognise
+/// theirs, "opencl" none.
+///
+/// @param ptr       Any address. It is not read.
+/// @param out_info  Start from DTL_MEM_INFO_INIT. For memory that a driver recognises, base and
+///                  size_bytes are those of the driver.
+/// @return The status of the slot pointer_info or of the driver query if that fails. Copies and
+///         messages with the pointer then fail too, unless another driver recognises it.
+///         DTL_ERROR_NOT_FOUND: the pointer refers to none of these. Copies and messages treat it
+///         as host memory.
 /// Equivalent: cudaPointerGetAttributes.
 /// dtl:ptr address opt
 #[unsafe(no_mangle)]
@@ -207,27 +216,27 @@ pub unsafe extern "C" fn dtl_mem_query(
     })
 }
 
-/// Describes an allocation so that other processes of the node can have the same memory
-/// (dtl_mem_import).
+/// Creates a handle by which other processes of the node can map the same memory (dtl_mem_import).
 ///
-/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes by any message, or write it
-/// to a file. It serves any number of imports, as long as this process lives and has not freed the
-/// allocation; exporting again gives an equally good one. Of backend "host": kind
-/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace; every such block takes
-/// one file descriptor in the process that allocated it (none where it is imported), and its pages
-/// are taken when it is allocated. Any thread; of one allocation also at once.
+/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes in a message, or write it to
+/// a file. It serves any number of imports while this process lives and has not freed the
+/// allocation. Exporting again returns an equivalent handle. For backend "host" the kind is
+/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace. Each such block uses one
+/// file descriptor in the process that allocated it, and none in processes that import it. Its
+/// pages are reserved when it is allocated.
 ///
-/// @param ptr  the first byte of what dtl_mem_alloc gave (for a place inside send the offset too).
-/// @param out  the handle; not written on failure.
-/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose
-///         properties have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was
-///         imported (pass on the handle that it came from), or it belongs to a pool;
-///         DTL_ERROR_NOT_FOUND: no live allocation;
-///         DTL_ERROR_INVALID_ARGUMENT: not its first byte, or freed meanwhile;
-///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or is of another PID
-///         namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor left (one is used
-///         during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
-/// Equivalent: cudaIpcGetMemHandle.
+/// @param ptr  First byte from dtl_mem_alloc. For a place inside, send the offset as well.
+/// @param out  The handle, written on success only. There is nothing to free.
+/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (use a kind with
+///         DTL_MEMORY_EXPORTABLE; for backend "host" the text names it), it was imported (pass the
+///         original handle on), or it belongs to a pool.
+///         DTL_ERROR_NOT_FOUND: there is no live allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not its first byte, or another thread freed it.
+///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or belongs to another PID
+///         namespace. Mount that of this one.
+///         DTL_ERROR_LIMIT: no file descriptor is left (one is used during the call).
+///         DTL_ERROR_INVALID_STATE: the program closed the file descriptor of the block.
+/// Threads: any, also with one allocation at once. Equivalent: cudaIpcGetMemHandle.
 /// dtl:ptr address
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_export(
@@ -241,35 +250,40 @@ pub unsafe extern "C" fn dtl_mem_export(
     })
 }
 
-/// Makes memory that another process exported memory of this one, too: both read and write the same
-/// bytes. What one writes the other finds there after a message, a barrier or an atomic operation
+/// Maps memory that another process exported, so that both access the same bytes.
+///
+/// Writes of one process are visible to the other after a message, a barrier or an atomic operation
 /// between them.
 ///
-/// The result is an allocation like any other (dtl_mem_query, dtl_mem_copy, windows, messages,
-/// statistics), yours until dtl_mem_free with the same backend, by any thread, also after the other
-/// process has freed it or has ended. Addresses differ from process to process: put offsets into
-/// shared memory, not pointers. Importing again, or what this very process exported, gives one more
-/// mapping at another address, freed by itself. A forked child has the memory at the same place as
-/// its parent, but not as an allocation of its own: it imports again. Until it ends or calls exec,
-/// it keeps what its parent had, memory and descriptors, also when that frees them. Two mappings of
-/// one block are two addresses: dtl_mem_copy does not see that they overlap, and of windows each
-/// rank gives a part of its own.
+/// The result is an ordinary allocation (dtl_mem_query, dtl_mem_copy, windows, messages,
+/// statistics). It remains valid after the other process frees the memory or ends. Addresses differ
+/// between processes, so store offsets in shared memory, not pointers. Each import, also of memory
+/// that this process exported, is a further mapping at another address, which is freed separately.
+/// dtl_mem_copy does not detect that two mappings of one block overlap, and in a window each rank
+/// must expose a different part.
 ///
-/// @param backend         the backend that the memory was exported from, in this process.
-/// @param handle          what dtl_mem_export wrote; read during the call only.
-/// @param out             the first byte, with the alignment that the exporter requested (host: of
-///                        a page at least).
-/// @param out_size_bytes  its size in bytes, as it was allocated; NULL = not wanted.
-/// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a
-///         new handle; free only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what
-///         dtl_mem_export wrote, damaged, or of another backend (the text names it);
-///         DTL_ERROR_NOT_SUPPORTED: it comes from another node or PID namespace (send data
-///         instead), or the backend imports nothing; DTL_ERROR_MEMORY: the system does not let this
-///         process at the other's memory (another user, fewer privileges); DTL_ERROR_LIMIT: no file
-///         descriptor left (two are used during the call); DTL_ERROR_OUT_OF_MEMORY: no addresses
-///         left; DTL_ERROR_INCOMPATIBLE_ABI: written by a library with another format. Outputs are
-///         written on success only.
-/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared comes near.
+/// A forked child has the memory at the address that its parent has, but not as an allocation: it
+/// has to import it. Until it ends or calls exec, it keeps the memory and the descriptors of its
+/// parent, even if the parent frees them.
+///
+/// @param backend         The backend from which the memory was exported, in this process.
+/// @param handle          Handle from dtl_mem_export. Read during the call only.
+/// @param out             First byte, with the alignment that the exporter requested (host: at
+///                        least that of a page). Written on success only. The caller owns it; free
+///                        it with dtl_mem_free of the same backend, in any thread.
+/// @param out_size_bytes  Size of the allocation in bytes, written on success only; may be NULL.
+/// @return DTL_ERROR_INVALID_HANDLE: the handle is null or stale: the exporter freed the memory or
+///         ended. Get a new handle, and free only after all have imported.
+///         DTL_ERROR_INVALID_ARGUMENT: the handle does not come from dtl_mem_export, is damaged, or
+///         belongs to another backend (the text names it).
+///         DTL_ERROR_NOT_SUPPORTED: the handle comes from another node or PID namespace (send data
+///         instead), or the backend does not import.
+///         DTL_ERROR_MEMORY: the operating system denies access to the memory of the exporter
+///         (another user, fewer privileges).
+///         DTL_ERROR_LIMIT: no file descriptor is left (two are used during the call).
+///         DTL_ERROR_OUT_OF_MEMORY: the address space is exhausted.
+///         DTL_ERROR_INCOMPATIBLE_ABI: a library with another format wrote the handle.
+/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared is similar.
 /// dtl:out owned(dtl_mem_free)
 /// dtl:out_size_bytes opt
 #[unsafe(no_mangle)]

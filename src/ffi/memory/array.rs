@@ -1,4 +1,4 @@
-//! Arrays, and arrays that libraries hand each other (DLPack).
+//! Arrays: memory with a shape; exchange with other libraries (DLPack).
 
 use crate::abi::devices::array::*;
 use crate::abi::handle::{dtl_array_t, dtl_backend_t};
@@ -11,23 +11,27 @@ use crate::runtime::array::{self, ForeignTensor};
 use crate::runtime::device;
 use crate::sys::compute::callback::TakenTensor;
 
-/// Allocates an array on the calling thread's current device: one block in C's order (the last
-/// index runs fastest), aligned to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and
-/// copies know its memory, which goes with the array: it is not dtl_mem_free's, which refuses it.
-/// An array may be used by several threads at once; who writes its elements is the program's to
-/// order.
+/// Allocates an array on the current device of the calling thread.
 ///
-/// @param kind   as for dtl_mem_alloc.
-/// @param shape  `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
-/// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
-/// @param dtype  DTL_DTYPE_... or one of dtl_dtype_create.
-/// @param flags  0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the memory.
-/// @param out    the array; destroy it with dtl_array_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0 or beyond all memory, dtype, flags
-///         (the text names it);
-///         DTL_ERROR_NULL_POINTER: shape; and what dtl_mem_alloc and dtl_mem_fill answer. *out is
-///         written on success only.
-/// Equivalent: numpy.empty and numpy.zeros.
+/// The array is one block in C order (the last index varies fastest), aligned to 256 bytes. It
+/// counts in dtl_mem_stats. dtl_mem_query and copies recognise its memory. The memory belongs to
+/// the array: dtl_mem_free refuses it. Several threads may use an array at once; the program has to
+/// order accesses to its elements.
+///
+/// @param kind   DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param shape  `ndim` numbers of elements, each at least 0. Copied. NULL for ndim 0.
+/// @param ndim   Number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
+/// @param dtype  DTL_DTYPE_... or one from dtl_dtype_create.
+/// @param flags  DTL_ARRAY_ZERO, or 0: the elements are not initialised.
+/// @param out    The array, written on success only. The caller owns it; destroy it with
+///               dtl_array_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ndim`, `shape`, `dtype` or `flags` is not valid (the text
+///         names it). A shape must not be negative or exceed the address space.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host").
+/// Threads: any. Equivalent: numpy.empty and numpy.zeros.
 /// dtl:kind values(DTL_MEMORY_)
 /// dtl:shape len(ndim) opt(ndim==0)
 /// dtl:flags flags(DTL_ARRAY_ZERO)
@@ -53,7 +57,7 @@ pub unsafe extern "C" fn dtl_array_alloc(
     })
 }
 
-/// Numbers of the caller's.
+/// Reads a list of the caller.
 ///
 /// # Safety
 /// NULL, misaligned, or `count` values that stay through the call.
@@ -65,10 +69,9 @@ unsafe fn numbers<'a>(pointer: *const i64, count: usize, name: &str) -> Result<&
     unsafe { args::array(pointer, count, name) }
 }
 
-/// Describes an array: shape, strides, where its elements are, how many tensors of it are with
-/// other libraries.
+/// Describes an array: shape, strides, location of its elements, number of exported tensors.
 ///
-/// @param out_info  start from DTL_ARRAY_INFO_INIT. Its pointers stay valid until the array is
+/// @param out_info  Start from DTL_ARRAY_INFO_INIT. Its pointers are valid until the array is
 ///                  destroyed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_info(
@@ -82,11 +85,14 @@ pub unsafe extern "C" fn dtl_array_info(
     })
 }
 
-/// An array as DLPack's DLTensor, for functions that take one: a view, valid until the array is
-/// destroyed. Its shape and strides must not be written.
+/// Returns an array as a DLTensor of DLPack, for functions that take one.
 ///
-/// @param out_tensor  cast a DLTensor's address to it.
-/// @return as dtl_array_export. *out_tensor is written on success only.
+/// @param out_tensor  A view, written on success only; the address of a DLTensor may be cast to it.
+///                    Valid until the array is destroyed. Its shape and strides must not be
+///                    written.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
+///         consumers could use. The text names cause and remedy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_view(
     array: dtl_array_t,
@@ -97,26 +103,27 @@ pub unsafe extern "C" fn dtl_array_view(
     })
 }
 
-/// Hands an array to another library without copying (DLPack 1): numpy.from_dlpack,
-/// torch.from_dlpack, JAX, TVM and others take the result, in Python inside a capsule named
-/// "dltensor_versioned".
+/// Exports an array to another library without copying (DLPack 1).
 ///
-/// The tensor is the consumer's: it calls tensor->deleter(tensor) once, in any thread, also after
-/// dtl_array_destroy; the memory stays until the array and all its tensors are gone. The deleter
-/// frees memory and may wait for a lock, but not for work; what still runs on the memory must have
-/// ended. Until all are given up, dtl_finalize answers DTL_ERROR_BUSY. In a forked child the
-/// parent's tensors may be given up; their memory stays as it is. Work on streams is not waited
-/// for: synchronise, or let the consumer's stream wait, before its elements are used. The device is
-/// what dtl_backend_dlpack_device tells: CPU for backend "host" (all kinds), CUDA for memory of
-/// kind DEVICE of backend "cuda", CUDAHost for PINNED, CUDAManaged for MANAGED. A read-only array
-/// gives a read-only tensor.
+/// numpy.from_dlpack, torch.from_dlpack, JAX, TVM and others take the result; in Python inside a
+/// capsule named "dltensor_versioned". The device is that of dtl_backend_dlpack_device: CPU for
+/// backend "host" (all kinds), for backend "cuda" CUDA (kind DEVICE), CUDAHost (PINNED) and
+/// CUDAManaged (MANAGED). A read-only array becomes a read-only tensor.
 ///
-/// @param out  the tensor; cast it to DLManagedTensorVersioned*.
-/// @return DTL_ERROR_NOT_SUPPORTED: DLPack has no word for its dtype (pairs, one of
-///         dtl_dtype_create) or for the backend's device, or the memory has no pointer that
-///         consumers could use (the text names the cause and the remedy). *out is written on
-///         success only.
-/// Equivalent: __dlpack__ of the Python array API.
+/// The memory exists until the array is destroyed and all its tensors are deleted. The deleter
+/// frees memory and may wait for a lock, but not for work, so work on the memory has to be
+/// complete. The export does not wait for work on streams: wait for it, or make the consumer's
+/// stream wait, before the elements are used. While tensors exist, dtl_finalize returns
+/// DTL_ERROR_BUSY. A forked child may delete the tensors of its parent; their memory stays as it
+/// is.
+///
+/// @param out  The tensor, written on success only; cast it to DLManagedTensorVersioned*. The
+///             consumer owns it: it calls tensor->deleter(tensor) once, in any thread, also after
+///             dtl_array_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
+///         consumers could use. The text names cause and remedy.
+/// Threads: any. Equivalent: __dlpack__ of the Python array API.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_export(
     array: dtl_array_t,
@@ -126,12 +133,17 @@ pub unsafe extern "C" fn dtl_array_export(
         .call(|inside| Out::new(out, "out")?.put(array::find(inside, array.id)?.export(array.id)))
 }
 
-/// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a
-/// capsule named "dltensor".
+/// Exports an array to a consumer that predates DLPack 1.0 (NumPy before 2.1).
 ///
-/// @param out  the tensor; cast it to DLManagedTensor*.
-/// @return as dtl_array_export; DTL_ERROR_NOT_SUPPORTED also: the array is read-only, which this
-///         struct cannot say.
+/// In Python the tensor goes inside a capsule named "dltensor". The rules of dtl_array_export
+/// apply.
+///
+/// @param out  The tensor, written on success only; cast it to DLManagedTensor*. The consumer owns
+///             it: it calls tensor->deleter(tensor) once, in any thread, also after
+///             dtl_array_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the array is read-only, which this struct cannot express.
+///         DLPack cannot represent the dtype or the device of the backend, or the memory has no
+///         pointer that consumers could use. The text names cause and remedy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_export_unversioned(
     array: dtl_array_t,
@@ -142,25 +154,28 @@ pub unsafe extern "C" fn dtl_array_export_unversioned(
     })
 }
 
-/// Makes an array of another library's tensor without copying (DLPack 1). The tensor becomes the
-/// library's: its deleter is called once, when the array and all tensors exported from it are gone,
-/// by the thread that ends the last of them (dtl_array_destroy, a consumer's deleter,
-/// dtl_finalize), with no lock held; it may block and call back in. On failure the tensor stays the
-/// caller's and nothing was called. Of kinds other than HOST, dtl_mem_query and copies know the
-/// memory as the backend's while the array lives; memory of the CPU is for them memory of the
-/// program's own.
+/// Creates an array from a tensor of another library without copying (DLPack 1).
 ///
-/// @param backend  whose device the tensor is on: "host" for the CPU, "cuda" for CUDA, CUDAHost and
-///                 CUDAManaged.
-/// @param tensor   a DLManagedTensorVersioned*, cast.
-/// @param out      the array; destroy it with dtl_array_destroy. DTL_ARRAY_READ_ONLY is kept.
-/// @return DTL_ERROR_INCOMPATIBLE_ABI: another major version than DTL_DLPACK_MAJOR;
-///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype is like its type (more
-///         than one lane), or a stride is below 0;
-///         DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0, sizes or a byte_offset beyond all
-///         memory, a first element that is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape
-///         or its data. The text names it and the remedy.
-/// Equivalent: numpy.from_dlpack.
+/// The library takes over the tensor. It calls the deleter once, when the array is destroyed and
+/// all tensors exported from it are deleted. The deleter runs in the thread that ends the last of
+/// them (dtl_array_destroy, a deleter of a consumer, dtl_finalize), with no lock held. It may block
+/// and call dtl_ functions. On failure the caller still owns the tensor and nothing was called.
+/// While the array lives, dtl_mem_query and copies recognise memory of kinds other than HOST as
+/// that of the backend. They treat CPU memory as memory of the program.
+///
+/// @param backend  Backend of the device of the tensor: "host" for CPU; "cuda" for CUDA, CUDAHost
+///                 and CUDAManaged.
+/// @param tensor   A DLManagedTensorVersioned*, cast.
+/// @param out      The array. DTL_ARRAY_READ_ONLY is preserved. The caller owns it; destroy it with
+///                 dtl_array_destroy.
+/// @return The text names the field and the remedy.
+///         DTL_ERROR_INCOMPATIBLE_ABI: the major version is not DTL_DLPACK_MAJOR.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype corresponds to the
+///         type (more than one lane), or a stride is negative.
+///         DTL_ERROR_INVALID_ARGUMENT: `ndim` is not valid, a shape is negative, sizes or
+///         byte_offset exceed the address space, or the first element is misaligned.
+///         DTL_ERROR_NULL_POINTER: `tensor`, its shape or its data is NULL.
+/// Threads: any. Equivalent: numpy.from_dlpack.
 /// dtl:out owned(dtl_array_destroy)
 /// dtl:tensor in until(last_use)
 #[unsafe(no_mangle)]
@@ -192,10 +207,19 @@ pub unsafe extern "C" fn dtl_array_import(
     })
 }
 
-/// As dtl_array_import, of a producer of before DLPack 1.0.
+/// Creates an array from a tensor of a producer that predates DLPack 1.0. The rules of
+/// dtl_array_import apply.
 ///
-/// @param tensor  a DLManagedTensor*, cast.
-/// @return as dtl_array_import.
+/// @param backend  Backend of the device of the tensor: "host" for CPU; "cuda" for CUDA, CUDAHost
+///                 and CUDAManaged.
+/// @param tensor   A DLManagedTensor*, cast.
+/// @param out      The array. The caller owns it; destroy it with dtl_array_destroy.
+/// @return The text names the field and the remedy.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype corresponds to the
+///         type (more than one lane), or a stride is negative.
+///         DTL_ERROR_INVALID_ARGUMENT: `ndim` is not valid, a shape is negative, sizes or
+///         byte_offset exceed the address space, or the first element is misaligned.
+///         DTL_ERROR_NULL_POINTER: `tensor`, its shape or its data is NULL.
 /// dtl:out owned(dtl_array_destroy)
 /// dtl:tensor in until(last_use)
 #[unsafe(no_mangle)]
@@ -217,7 +241,7 @@ pub unsafe extern "C" fn dtl_array_import_unversioned(
     })
 }
 
-/// A tensor of the caller's.
+/// Reads a tensor of the caller.
 ///
 /// # Safety
 /// Its shape, and its strides unless NULL, have `ndim` values that stay through the call.
@@ -237,12 +261,13 @@ unsafe fn given<'a>(
     Ok(ForeignTensor { tensor, shape, strides, read_only, taken })
 }
 
-/// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it
-/// any more. No copy or kernel may still use it; another thread's call with this array may be
-/// running.
+/// Destroys an array. Its memory is freed when no exported tensor uses it any more.
 ///
-/// @return a failure of the backend's free: the array is gone all the same, its memory an
-///         allocation (dtl_mem_free).
+/// No copy or kernel may still use it. Another thread may be in a call with this array. Destroying
+/// DTL_ARRAY_NULL succeeds.
+///
+/// @return A failure of the free of the backend. The array is destroyed anyway, and its memory
+///         becomes an allocation (dtl_mem_free).
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t {

@@ -1,5 +1,4 @@
-//! Memory of the program: registration of host memory, adoption of memory from other allocators.
-//! Export of device memory to other drivers.
+//! Memory: register host memory, adopt foreign memory, export a dma-buf.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
@@ -12,20 +11,24 @@ use crate::runtime::memory::{self, registered};
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 
-/// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a
-/// backend: its pages stay in place, the backend's devices reach it, copies from and to it do not
-/// wait. It takes long (each page is locked): register what is used often, once. Backend "host"
-/// locks the pages where the limit allows (`dtl_explain` reports if not), and a lock of the
-/// program's own on them ends with dtl_mem_unregister_host; "opencl" cannot.
+/// Registers host memory of the program (malloc, a vector) as DTL_MEMORY_PINNED memory of a
+/// backend.
 ///
-/// @param backend     for its current device, and with "cuda" for all.
-/// @param ptr         first byte; the memory stays the program's and must not go before
+/// Its pages stay in place, the devices of the backend can access it, and copies from and to it do
+/// not wait. Registration is slow, because each page is locked: register memory that is used often,
+/// and once. Backend "host" locks pages as far as the limit allows (`dtl_explain` reports if it
+/// does not). A lock that the program itself holds on them ends with dtl_mem_unregister_host.
+/// Backend "opencl" cannot register.
+///
+/// @param backend     The backend: for its current device, and with "cuda" for all its devices.
+/// @param ptr         First byte. The program continues to own the memory. It must exist until
 ///                    dtl_mem_unregister_host.
-/// @param size_bytes  at least 1.
-/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is registered (the text has which);
+/// @param size_bytes  Size in bytes, at least 1.
+/// @return DTL_ERROR_ALREADY_EXISTS: a part of the range is registered (the text names it).
 ///         DTL_ERROR_INVALID_ARGUMENT: a part of it is memory of the library (allocate that as
-///         DTL_MEMORY_PINNED), nothing is mapped there, or size_bytes; DTL_ERROR_NOT_SUPPORTED: the
-///         backend registers none, or the driver not such memory (a file's, read-only);
+///         DTL_MEMORY_PINNED), nothing is mapped there, or `size_bytes` is 0.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not register memory, or the driver not memory
+///         of this type (of a file, read-only).
 ///         DTL_ERROR_OUT_OF_MEMORY: no more pages can be locked.
 /// Threads: any. Equivalent: cudaHostRegister.
 /// dtl:ptr inout len(size_bytes) until(call_of:dtl_mem_unregister_host)
@@ -52,12 +55,11 @@ fn check_size(size_bytes: u64) -> crate::error::Result<()> {
     Ok(())
 }
 
-/// Takes dtl_mem_register_host back. No copy or kernel may still use the memory. dtl_finalize does
-/// it for what is left: then the memory must still be there.
+/// Reverts dtl_mem_register_host. No copy or kernel may still use the memory. dtl_finalize
+/// unregisters memory that is still registered, so that memory must still exist then.
 ///
-/// @param ptr  as it was registered; NULL: nothing happens.
-/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this
-///         backend.
+/// @param ptr  First byte that was passed to dtl_mem_register_host. NULL is success.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory registered with this backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
 /// dtl:ptr address opt
 #[unsafe(no_mangle)]
@@ -71,34 +73,36 @@ pub extern "C" fn dtl_mem_unregister_host(
     })
 }
 
-/// Announces memory that another allocator made: a driver's own functions (cudaMalloc, clSVMAlloc),
-/// Kokkos, PyTorch, or an allocator of the program. Copies, messages and dtl_mem_query then treat
-/// it as memory of this backend, device and kind, and check its bounds. The program keeps
-/// ownership: the library never frees the memory.
+/// Announces memory of another allocator: of a driver (cudaMalloc, clSVMAlloc), Kokkos, PyTorch, or
+/// of the program.
 ///
-/// Backend "cuda" queries its driver about unknown pointers, so memory of CUDA needs this call only
-/// to avoid that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be
-/// allocated in the context of the backend's streams. Adopting host memory with backend "host" and
-/// kind DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does
-/// not know memory of windows (dtl_win_allocate) as allocations: it may be adopted, and is released
-/// before its window is destroyed.
+/// Copies, messages and dtl_mem_query then treat it as memory of this backend, device and kind, and
+/// check its bounds. The program continues to own the memory: the library never frees it.
 ///
-/// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
-///                    one.
-/// @param device      [in] the device that the memory was allocated on, from 0; 0 for a backend
-///                    without devices.
-/// @param kind        [in] a memory kind of that backend (dtl_mem_kind_info).
-/// @param ptr         [in] its first byte. It must stay valid until dtl_mem_release or
-///                    dtl_finalize.
-/// @param size_bytes  [in] its size in bytes, at least 1.
-/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0; the
-///         range wraps around the address space; a part of it is memory that the library knows
-///         already, or of its allocator for host memory, free or not; the driver reports another
-///         device or kind, or does not know the address.
+/// Backend "cuda" queries its driver about unknown pointers, so adopting CUDA memory only avoids
+/// that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be allocated in the
+/// context of the streams of the backend. Adopting host memory with backend "host" and kind
+/// DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does not
+/// record memory of windows (dtl_win_allocate) as allocations: it may be adopted, and must be
+/// released before its window is destroyed.
+///
+/// @param backend     The backend whose copies can access the memory. DTL_BACKEND_NULL = the
+///                    current one of the thread.
+/// @param device      The device on which the memory was allocated, from 0. 0 for a backend without
+///                    devices.
+/// @param kind        A memory kind of that backend (dtl_mem_kind_info).
+/// @param ptr         First byte. It must stay valid until dtl_mem_release or dtl_finalize.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0; the range wraps around the address space;
+///         a part of it is recorded by the library already, or belongs to its allocator for host
+///         memory, free or not; the driver reports another device or kind, or does not recognise
+///         the address.
 ///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names
-///         that memory). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
-///         allocation ends before the range does. DTL_ERROR_NOT_SUPPORTED: the backend has no such
-///         kind, or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+///         that memory).
+///         DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the allocation of the driver
+///         ends before the range does.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind, or no memory.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Threads: any. May initialise the backend; does not wait for its work.
 /// dtl:kind values(DTL_MEMORY_)
 /// dtl:ptr inout len(size_bytes) until(call_of:dtl_mem_release)
@@ -122,16 +126,16 @@ pub unsafe extern "C" fn dtl_mem_adopt(
     })
 }
 
-/// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
-/// kernel may still use it: if the library notices a pending message, that message fails with
-/// DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory, unless a driver in
-/// use knows it. dtl_finalize releases memory that is still adopted. As long as memory is adopted,
-/// dtl_backend_unregister returns DTL_ERROR_BUSY.
+/// Reverts dtl_mem_adopt: the library no longer recognises the memory. Its contents do not change.
 ///
-/// @param backend  [in] the backend that was passed to dtl_mem_adopt.
-/// @param ptr      [in] the first byte that was passed to dtl_mem_adopt; NULL: the call has no
-///                 effect.
-/// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
+/// No copy, message or kernel may still use it. If the library detects a pending message, that
+/// message fails with DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory,
+/// unless a driver in use recognises it. dtl_finalize releases memory that is still adopted. While
+/// memory is adopted, dtl_backend_unregister returns DTL_ERROR_BUSY.
+///
+/// @param backend  The backend that was passed to dtl_mem_adopt.
+/// @param ptr      First byte that was passed to dtl_mem_adopt. NULL is success.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
 /// dtl:ptr address opt
 #[unsafe(no_mangle)]
@@ -142,17 +146,20 @@ pub extern "C" fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> d
     })
 }
 
-/// Gives a dma-buf of device memory: a file descriptor by which the drivers of other devices (RDMA
-/// adapters, other GPUs) reach the same memory.
+/// Exports device memory as a dma-buf: a file descriptor through which drivers of other devices
+/// (RDMA adapters, other GPUs) access the same memory.
 ///
-/// @param ptr               within an allocation of a backend that has them ("cuda", of a driver
-///                          since CUDA 11.7 with open kernel modules), size_bytes from there.
-/// @param out_fd            a new descriptor; close(2) it. The memory must not be freed before what
-///                          uses it has let go.
-/// @param out_offset_bytes  where in the dma-buf `ptr` is.
-/// @return DTL_ERROR_NOT_FOUND: no allocation of the library; DTL_ERROR_OUT_OF_BOUNDS: over its
-///         end; DTL_ERROR_NOT_SUPPORTED: the backend or its driver gives none. Outputs are written
-///         on success only.
+/// @param ptr               Address inside an allocation of a backend that exports dma-bufs
+///                          ("cuda": with a driver from CUDA 11.7 on and open kernel modules).
+/// @param size_bytes        Bytes from `ptr` on, at least 1.
+/// @param out_fd            A new descriptor, written on success only. The caller owns it; close it
+///                          with close(2). The memory must not be freed while something still uses
+///                          the descriptor.
+/// @param out_offset_bytes  Offset of `ptr` in the dma-buf, in bytes. Written on success only.
+/// @return DTL_ERROR_NOT_FOUND: there is no allocation of the library.
+///         DTL_ERROR_OUT_OF_BOUNDS: the range extends beyond the end of the allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
+///         DTL_ERROR_NOT_SUPPORTED: the backend or its driver exports no dma-bufs.
 /// Threads: any. Equivalent: cuMemGetHandleForAddressRange; for ibv_reg_dmabuf_mr.
 /// dtl:ptr len(size_bytes)
 #[unsafe(no_mangle)]

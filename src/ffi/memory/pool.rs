@@ -1,4 +1,4 @@
-//! Pools of memory: create, allocate, free, trim, count.
+//! Memory pools: create, allocate, free, trim, statistics.
 
 use crate::abi::devices::device::{dtl_mem_stats_t, dtl_pool_desc_t};
 use crate::abi::handle::{dtl_backend_t, dtl_pool_t};
@@ -12,23 +12,25 @@ use crate::runtime::memory::mem_pool::{self, MemPool};
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 
-/// Creates a pool: memory of a backend that is kept when it is freed and given out again, which is
-/// faster than asking the backend each time. Every backend has pools, also a registered one: its
-/// table knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at
-/// most a quarter.
+/// Creates a memory pool, which caches freed memory of a backend for later allocations.
 ///
-/// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator,
-/// as dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 61
-/// of them at once. Other pools have a lock each.
+/// This is faster than the allocator of most backends. Pools work with every backend, including
+/// registered ones, whose tables need nothing for it. Sizes up to 256 bytes are rounded up by less
+/// than 64 bytes, larger ones by at most a quarter.
 ///
-/// @param backend  its memory on the calling thread's current device.
-/// @param kind     as for dtl_mem_alloc.
-/// @param desc     NULL = all defaults.
-/// @param out      the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools.
-///         Destroyed pools count as long as a call in progress may still use them: near the limit
-///         this call waits for the calls of other threads to return. It cannot wait for a call that
-///         it is made from (in a callback).
+/// Pools of kinds HOST, DEVICE and MANAGED of backend "host" use the library's allocator, as
+/// dtl_mem_alloc does: no lock, and no system call while cached memory is available. At most 61 of
+/// them can exist at once. Each of the other pools has a lock.
+///
+/// @param backend  The backend that provides the memory, on the current device of the calling
+///                 thread.
+/// @param kind     DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param desc     Start from DTL_POOL_DESC_INIT. NULL = all defaults.
+/// @param out      The pool. The caller owns it; destroy it with dtl_pool_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_LIMIT: there are too many pools. A destroyed pool counts while a call in
+///         progress may still use it: near the limit this call blocks until the calls of other
+///         threads return. It cannot wait for the call from which it is made (in a callback).
 /// Equivalent: cudaMemPoolCreate.
 /// dtl:kind values(DTL_MEMORY_)
 /// dtl:desc opt
@@ -56,14 +58,16 @@ pub unsafe extern "C" fn dtl_pool_create(
     )
 }
 
-/// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
+/// Allocates memory from a pool. dtl_mem_query and copies recognise the block as memory of the
+/// backend of the pool.
 ///
-/// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the larger of 64 and the alignment that
-///                    dtl_mem_kind_info reports for the kind.
-/// @param out         its first byte. Yours until dtl_pool_free with the same pool; not zeroed.
-/// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @param alignment   Power of two in bytes. 0 = 64, or the alignment that dtl_mem_kind_info
+///                    reports for the kind if that is larger.
+/// @param out         First byte. Not zeroed. Written on success only. The caller owns it; free it
+///                    with dtl_pool_free of the same pool.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory, even after all unused cached memory
+///         was returned. DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
 /// Equivalent: cudaMallocFromPoolAsync, without a stream.
 /// dtl:out owned(dtl_pool_free)
 #[unsafe(no_mangle)]
@@ -104,11 +108,11 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     )
 }
 
-/// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still
-/// use it.
+/// Frees a block of a pool, in any thread. No copy or kernel may still use it.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first
-///         byte, another pool's or dtl_mem_alloc's); nothing is freed.
+/// @param ptr  First byte of the block. NULL is success.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live block of this pool (freed twice, not its
+///         first byte, of another pool or dtl_mem_alloc). Nothing is freed.
 /// dtl:ptr address opt
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -131,7 +135,7 @@ pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_statu
     )
 }
 
-/// The end of a fast path that has done its work, outside the epoch.
+/// Ends a fast path that succeeded, outside the epoch.
 fn quick_end(pool: dtl_pool_t, due: bool) -> dtl_status_t {
     if due { afterwards(pool) } else { DTL_SUCCESS }
 }
@@ -142,10 +146,13 @@ extern "C" fn afterwards(pool: dtl_pool_t) -> dtl_status_t {
     UNTRACED.call(|inside| mem_pool::housekeeping(inside, pool.id))
 }
 
-/// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For
-/// the plain kinds of the host it is as dtl_mem_trim, if more than keep_bytes are kept.
+/// Returns unused memory of a pool to its backend until the pool caches at most `keep_bytes`.
 ///
-/// @return a failure of the backend's free; the rest is given back all the same.
+/// For kinds HOST, DEVICE and MANAGED of backend "host" it acts like dtl_mem_trim if more than
+/// `keep_bytes` are cached.
+///
+/// @param keep_bytes  Bytes that may stay cached.
+/// @return A failure of the free of the backend. The rest is returned anyway.
 /// Equivalent: cudaMemPoolTrimTo.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -153,10 +160,13 @@ pub extern "C" fn dtl_pool_trim(pool: dtl_pool_t, keep_bytes: u64) -> dtl_status
     Entry("dtl_pool_trim").call(|inside| mem_pool::find(inside, pool.id)?.trim(keep_bytes))
 }
 
-/// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what
-/// the pool has from its backend; for the plain kinds of the host, which share it, live_bytes.
+/// Returns the number and size of the live allocations of a pool.
 ///
-/// @param out_stats  start from DTL_MEM_STATS_INIT.
+/// dtl_mem_stats of the backend does not count them. reserved_bytes is the memory that the pool has
+/// from its backend. For kinds HOST, DEVICE and MANAGED of backend "host", which share one
+/// allocator, it equals live_bytes.
+///
+/// @param out_stats  Start from DTL_MEM_STATS_INIT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_pool_stats(
     pool: dtl_pool_t,
@@ -169,10 +179,11 @@ pub unsafe extern "C" fn dtl_pool_stats(
     })
 }
 
-/// Destroys a pool and gives what it keeps back. The null pool: nothing happens.
+/// Destroys a pool and returns its cached memory. Destroying DTL_POOL_NULL succeeds. dtl_finalize
+/// frees the blocks of pools that are left.
 ///
-/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A
-///         block that another thread allocates at the same moment goes with the pool.)
+/// @return DTL_ERROR_BUSY: blocks of the pool are live. Free them first. A block that another
+///         thread allocates at the same time is freed with the pool.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t {

@@ -1,4 +1,4 @@
-//! Memory in a stream's order.
+//! Memory: allocate, free and prefetch in stream order.
 
 use crate::abi::handle::dtl_stream_t;
 use crate::abi::status::dtl_status_t;
@@ -12,17 +12,28 @@ use crate::runtime::memory::{self, Owner, Request, stream_ordered};
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 
-/// Allocates on a stream's device in the stream's order: what is queued to it from now on may use
-/// the memory; work of other streams, and the host, after an event of this stream. A backend takes
-/// it without waiting where its driver can ("cuda": kind DEVICE, from the device's pool), else at
-/// once, as dtl_mem_alloc does. A kind that the default dispatcher has a handler for
-/// (DTL_OPERATION_ALLOC) is allocated by that, as dtl_mem_alloc does: in the stream's order where
-/// the handler does so (dtl_dispatch_alloc_t.stream) or names the stream's backend, else at once.
+/// Allocates memory on the device of a stream, in stream order.
 ///
-/// @param kind, size_bytes, alignment  as for dtl_mem_alloc.
-/// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has
-///              come this far. Not zeroed.
-/// @return as dtl_mem_alloc; *out is written on success only.
+/// Work that is queued on the stream from now on may use the memory. Work of other streams, and the
+/// host, may use it after an event of this stream. The call does not wait if the driver of the
+/// backend allocates in stream order ("cuda": kind DEVICE, from the pool of the device). Otherwise
+/// the memory is allocated immediately, as by dtl_mem_alloc. If the default dispatcher has a
+/// handler for the kind (DTL_OPERATION_ALLOC), that handler allocates: in stream order if it does
+/// so itself (dtl_dispatch_alloc_t.stream) or names the backend of the stream, otherwise
+/// immediately.
+///
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @param alignment   Power of two in bytes. 0 = the alignment that dtl_mem_kind_info reports for
+///                    the kind.
+/// @param out         First byte. Not zeroed. Written on success only. The caller owns it; free it
+///                    with dtl_mem_free_async, or with dtl_mem_free once the stream has reached
+///                    this point.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host").
 /// Threads: any. Equivalent: cudaMallocAsync.
 /// dtl:kind values(DTL_MEMORY_)
 /// dtl:out owned(dtl_mem_free_async|dtl_mem_free)
@@ -43,17 +54,22 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
     })
 }
 
-/// Frees memory when the work that is in the stream so far is done. From now on it is no allocation
-/// any more: dtl_mem_query and later copies do not know it, and freeing it again is an error. A
-/// backend frees it without waiting where its driver can (as for dtl_mem_alloc_async); on a stream
-/// of the library's own its thread does; otherwise the call waits for the stream.
+/// Frees memory when the work that is on a stream so far is complete.
 ///
-/// @param stream  also one of another backend than the memory's.
-/// @param ptr     what dtl_mem_alloc_async or dtl_mem_alloc gave; NULL: nothing happens.
-/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an
-///         array's. Where the call waits: a failure of the stream's work, and the memory is free
-///         all the same; DTL_ERROR_INVALID_STATE: called by that work. What fails later is the
-///         stream's failure, and the memory is an allocation again.
+/// From now on it is not an allocation: dtl_mem_query and later copies do not recognise it, and
+/// freeing it again is an error. The call does not wait if the driver of the backend frees in
+/// stream order. On a stream of the library, the thread of that stream frees it. Otherwise the call
+/// waits for the stream.
+///
+/// @param stream  The stream. It may belong to another backend than the memory.
+/// @param ptr     First byte from dtl_mem_alloc_async or dtl_mem_alloc. NULL is success.
+/// @return If the call waits, a failure of the work of the stream; the memory is freed anyway. A
+///         failure that occurs later is a failure of the stream, and the memory is an allocation
+///         again.
+///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation, not its first byte, or
+///         belongs to a pool or an array.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it. Nothing
+///         is freed.
 /// Threads: any. Equivalent: cudaFreeAsync.
 /// dtl:ptr address opt
 /// dtl:call blocks
@@ -63,14 +79,17 @@ pub extern "C" fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> 
         .call(|inside| stream_ordered::free(inside, stream::find(inside, stream)?, Addr::new(ptr)))
 }
 
-/// Queues moving memory near a device before it is used there. Only kind DTL_MEMORY_MANAGED moves,
-/// on the streams of the backend that it is of, where the driver can move pages while devices work;
-/// anything else stays where it is, and the call succeeds: it changes when data moves, never what
-/// it is.
+/// Queues the migration of memory to a device, before work there uses it.
 ///
-/// @param ptr     any range of size_bytes; of an allocation, within it.
-/// @param device  0 ... count-1 of the stream's backend, or DTL_PREFETCH_HOST.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device, or over the end of the allocation.
+/// It changes when data moves, never its contents. Only memory of kind DTL_MEMORY_MANAGED moves, on
+/// streams of its backend, if the driver can move pages while devices work. Other memory stays
+/// where it is, and the call succeeds.
+///
+/// @param ptr         `size_bytes` bytes. If they are inside an allocation, all of them.
+/// @param size_bytes  Bytes to move.
+/// @param device      0 to the device count - 1 of the backend of the stream, or DTL_PREFETCH_HOST.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device, or the range extends beyond the end of
+///         its allocation.
 /// Threads: any. Equivalent: cudaMemPrefetchAsync.
 /// dtl:ptr len(size_bytes) opt(size_bytes==0) until(stream)
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Copies and fills.
+//! Copies and fills: blocking.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
@@ -15,12 +15,15 @@ use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
-/// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
-/// side is looked up as in dtl_mem_query; a pointer that is not found is host memory.
+/// Copies between any two kinds of memory, and blocks until the copy is complete. The memory of
+/// each side is determined as in dtl_mem_query; an unknown pointer is host memory.
 ///
-/// @param dst, src    size_bytes each; they must not overlap. NULL only for 0 bytes.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.
-///         DTL_ERROR_INVALID_ARGUMENT: they overlap. DTL_ERROR_NOT_SUPPORTED: no way between them.
+/// @param dst         `size_bytes` bytes. NULL only for 0 bytes.
+/// @param src         `size_bytes` bytes. Must not overlap `dst`. NULL only for 0 bytes.
+/// @param size_bytes  Bytes to copy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 /// Equivalent: cudaMemcpy with cudaMemcpyDefault.
 /// dtl:dst out len(size_bytes) opt(size_bytes==0)
 /// dtl:src len(size_bytes) opt(size_bytes==0)
@@ -40,10 +43,19 @@ pub unsafe extern "C" fn dtl_mem_copy(
     })
 }
 
-/// Copies `height` rows of `width_bytes`; rows start a pitch apart on each side.
+/// Copies rows of memory whose starts are a pitch apart on each side. Blocks until the copy is
+/// complete. The memory of each side is determined as in dtl_mem_query.
 ///
-/// @param dst_pitch_bytes, src_pitch_bytes  at least width_bytes.
-/// @return as dtl_mem_copy.
+/// @param dst              First byte of the first row. NULL only if nothing is copied.
+/// @param dst_pitch_bytes  Bytes from one row of `dst` to the next, at least `width_bytes`.
+/// @param src              First byte of the first row. NULL only if nothing is copied.
+/// @param src_pitch_bytes  Bytes from one row of `src` to the next, at least `width_bytes`.
+/// @param width_bytes      Bytes per row.
+/// @param height           Number of rows.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap, a pitch is smaller than
+///         `width_bytes`, or the rows exceed the address space.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 /// Equivalent: cudaMemcpy2D.
 /// dtl:dst out len(?) opt(width_bytes==0||height==0)
 /// dtl:src len(?) opt(width_bytes==0||height==0)
@@ -94,27 +106,32 @@ unsafe fn rows(
     unsafe { args::region(ptr, span, name) }
 }
 
-/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in
-/// a row are put together; what is left is copied in a row, by rows (dtl_mem_copy_2d), by several
-/// such copies, or by a loop of the host.
+/// Copies strided elements: a part of a grid, a transposed matrix, a halo.
 ///
-/// @param dst, src  the first element of each side.
-/// @param dst_strides, src_strides  ndim each: distance from one element to the next along the
-///                  axis, in elements, also negative; 0 on the source repeats it. NULL: the
-///                  elements lie in a row, the last axis the fastest.
-/// @param shape     ndim counts of elements, 0 or more; with a 0 nothing is copied.
-/// @param ndim      up to 8; 0 is one element.
-/// @param element_bytes  at least 1. For distances that are no multiple of an element, pass a
-///                  smaller element and one more axis.
-/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
-///         and strides.
-///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
-///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
-///         elements of the destination lie on each other, or on elements of the source (where the
-///         strides of the two differ, it is enough that their areas do), or axes of the destination
-///         are woven: one steps by less than all that a finer one reaches, as with strides [12,
-///         8], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
-///         position on an axis). Else as dtl_mem_copy.
+/// Blocks until the copy is complete. Axes that are contiguous are merged. The rest is copied as
+/// one block, by rows (dtl_mem_copy_2d), by several such copies, or by a loop on the host.
+///
+/// @param dst            First element of the destination.
+/// @param dst_strides    `ndim` distances from one element to the next along an axis, in elements;
+///                       may be negative. NULL = contiguous, the last axis varies fastest.
+/// @param src            First element of the source.
+/// @param src_strides    `ndim` distances, in elements; may be negative, and 0 repeats an element.
+///                       NULL = contiguous, the last axis varies fastest.
+/// @param shape          `ndim` numbers of elements, each at least 0. If one is 0, nothing is
+///                       copied.
+/// @param ndim           Number of axes, at most 8. 0 is one element.
+/// @param element_bytes  Size of an element in bytes, at least 1. For distances that are not a
+///                       multiple of it, pass a smaller element and one more axis.
+/// @return DTL_ERROR_NOT_SUPPORTED: there are more axes, or there is no path between the two
+///         memories. The text has shape and strides.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie before or after the allocation that contains the
+///         first one, or the first is in no allocation and others are.
+///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination overlap each other, or elements
+///         of the source (if the strides of the two differ, it is enough that their extents
+///         overlap); `ndim`, a shape or `element_bytes` is not valid; or the extents exceed the
+///         address space. Also if destination axes interleave: an outer stride is smaller than the
+///         extent of an inner axis, as with strides [6, 4] and shape [2, 3], even if no elements
+///         overlap. Then copy in parts, one for each position on an axis.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 /// dtl:dst_strides len(ndim) opt
 /// dtl:src_strides len(ndim) opt
@@ -139,13 +156,13 @@ pub unsafe extern "C" fn dtl_mem_copy_strided(
     })
 }
 
-/// Where the sides begin, and their strides: destination, source.
+/// First elements and strides of the sides: destination, source.
 type Sides = (*mut c_void, *const i64, *const c_void, *const i64);
 
-/// As dtl_mem_copy_strided.
+/// Performs dtl_mem_copy_strided.
 ///
 /// # Safety
-/// As there.
+/// The lists are null or have `ndim` values, and the elements that they lead to are valid.
 pub(crate) unsafe fn strided(
     inside: &Guard,
     (dst, dst_strides, src, src_strides): Sides,
@@ -186,7 +203,7 @@ pub(crate) unsafe fn strided(
     plan.copy(inside, &axes, to, from)
 }
 
-/// From a side's lowest byte to its last.
+/// Returns the region from the lowest byte of a side to its last.
 unsafe fn side(first: Addr, (below, above): (u64, u64), name: &str) -> Result<Region> {
     if first.is_null() || (first.get() as u64) < below {
         return fail!(
@@ -198,7 +215,8 @@ unsafe fn side(first: Addr, (below, above): (u64, u64), name: &str) -> Result<Re
     unsafe { args::region(strided::lowest(first, below).ptr(), below + above, name) }
 }
 
-/// Number of axes to read: one more than is supported is enough to be refused with.
+/// Returns the number of axes to read: at most one more than is supported, which is enough to
+/// refuse it.
 fn axis_count(ndim: i32) -> Result<usize> {
     match usize::try_from(ndim) {
         Ok(count) => Ok(count.min(strided::MOST_AXES + 1)),
@@ -206,7 +224,7 @@ fn axis_count(ndim: i32) -> Result<usize> {
     }
 }
 
-/// Counts of elements along the axes, none of which may be negative.
+/// Converts the counts of elements along the axes, none of which may be negative.
 fn counts(shape: Vec<i64>) -> Result<Vec<u64>> {
     match shape.iter().position(|&count| count < 0) {
         None => Ok(shape.into_iter().map(i64::cast_unsigned).collect()),
@@ -218,7 +236,7 @@ fn counts(shape: Vec<i64>) -> Result<Vec<u64>> {
     }
 }
 
-/// Strides in bytes.
+/// Converts strides from elements to bytes.
 fn strides_in_bytes(strides: &[i64], element_bytes: u64, name: &str) -> Result<Vec<i64>> {
     let bytes = |&stride: &i64| stride.checked_mul(i64::try_from(element_bytes).ok()?);
     strides.iter().map(bytes).collect::<Option<_>>().ok_or_else(|| {
@@ -238,9 +256,13 @@ unsafe fn list(pointer: *const i64, count: usize, name: &str) -> Result<Option<V
     unsafe { args::slice(pointer, count, name) }.map(|list| Some(list.to_vec()))
 }
 
-/// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.
+/// Sets each byte of memory to a value, and blocks until that is done.
 ///
-/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation.
+/// @param dst         `size_bytes` bytes. NULL only for 0 bytes.
+/// @param value       Value of each byte.
+/// @param size_bytes  Bytes to set.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
+/// Equivalent: cudaMemset.
 /// dtl:dst out len(size_bytes) opt(size_bytes==0)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -255,10 +277,17 @@ pub unsafe extern "C" fn dtl_mem_fill(
     })
 }
 
-/// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it.
+/// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it. Blocks until the copy is
+/// complete. After a failure nothing stays allocated.
 ///
-/// @param out  the device memory; free it with dtl_mem_free.
-/// @return as dtl_mem_alloc and dtl_mem_copy; after a failure nothing stays allocated.
+/// @param host        `size_bytes` bytes.
+/// @param size_bytes  Bytes to allocate and copy, at least 1.
+/// @param out         The device memory. The caller owns it; free it with dtl_mem_free.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no device memory, or there is no path to it.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_BOUNDS: `host` extends beyond the end of its allocation.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
 /// dtl:host len(size_bytes)
 /// dtl:out owned(dtl_mem_free)
 /// dtl:call blocks
@@ -286,11 +315,15 @@ pub unsafe extern "C" fn dtl_mem_to_device(
     })
 }
 
-/// Copies a backend's memory into host memory.
+/// Copies memory of a backend into host memory, and blocks until the copy is complete.
 ///
-/// @param device_memory  inside an allocation of this backend.
-/// @param host           size_bytes of host memory.
-/// @return DTL_ERROR_INVALID_ARGUMENT: device_memory is not this backend's. Else as dtl_mem_copy.
+/// @param device_memory  Address inside an allocation of this backend.
+/// @param host           `size_bytes` bytes. Must not overlap `device_memory`.
+/// @param size_bytes     Bytes to copy, at least 1.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `device_memory` does not belong to this backend, the two
+///         sides overlap, or `size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 /// dtl:device_memory len(size_bytes)
 /// dtl:host out len(size_bytes)
 /// dtl:call blocks

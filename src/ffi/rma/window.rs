@@ -1,4 +1,4 @@
-//! Windows: create, destroy, describe; fences, locks, flushes.
+//! Windows: create, fence, lock, flush (one-sided communication).
 
 use crate::abi::comm::window::dtl_win_info_t;
 use crate::abi::handle::{dtl_comm_t, dtl_win_t};
@@ -18,42 +18,47 @@ fn flush(entry: Entry, win: dtl_win_t, target: Option<i32>, reach: FlushScope) -
     entry.hold(rma::hold, win, |window| window.flush(entry.0, target, reach))
 }
 
-/// Makes a window: memory of each rank that the others read and change by dtl_win_put, dtl_win_get,
-/// dtl_win_accumulate and their kin, without calls of this rank. Collective: all ranks call it,
-/// each with memory, size and unit of its own.
+/// Creates a window: memory of each rank that the other ranks access with dtl_win_put, dtl_win_get,
+/// dtl_win_accumulate and the like, without calls of this rank. Collective: every rank calls it,
+/// each with its own memory, size and unit.
 ///
-/// Operations belong into epochs: between two calls of dtl_win_fence, or between dtl_win_lock (or
-/// dtl_win_lock_all) and its unlock. What a rank stores to its own memory with plain stores, others
-/// see after the next fence, or if the rank locks itself meanwhile. docs/explanation/one-sided.md
-/// has the whole story: memory, progress, costs.
+/// Operations belong to epochs: between two calls of dtl_win_fence, or between dtl_win_lock (or
+/// dtl_win_lock_all) and its unlock. Plain stores of a rank to its own memory are visible to the
+/// others after the next fence, or if the rank holds a lock on itself meanwhile. See
+/// docs/explanation/one-sided.md for memory, progress and costs.
 ///
-/// The window has a communicator of its own within: `comm` may be destroyed while it lives, and its
-/// messages meet nobody else's. `comm`'s time limit counts for every call on the window that waits;
-/// dtl_win_fence, dtl_win_destroy and the making of a window tell where the other ranks are when it
-/// has passed, and ask them before.
+/// The window has an internal communicator. So `comm` may be destroyed while the window exists, and
+/// their messages never match. The time limit of `comm` applies to every blocking call on the
+/// window. The calls that create a window, dtl_win_fence and dtl_win_destroy query the state of the
+/// other ranks shortly before the limit and report it.
 ///
-/// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of
-/// one node (kind "shm") that of dtl_win_allocate. Between processes of one node (kinds "shm" and
-/// "hier") the kernel copies puts and gets of other memory, if the system permits that; if not,
-/// dtl_explain gives the reason. dtl_win_info reports which of these applies. Otherwise, and for
-/// locks and accumulating operations on memory that the kernel copies, a rank serves the others in
-/// its calls of this library, and a thread of the library does while there is none, from the first
-/// such window to the last one's end. Over an MPI below MPI_THREAD_MULTIPLE it may not, as it would
-/// meet the program's own calls of MPI: then a rank serves only within calls of this library, and
-/// dtl_win_info reports that.
+/// Ranks that are threads of one process access each other's memory directly. So do ranks of one
+/// node (kind "shm") for memory of dtl_win_allocate. Between processes of one node (kinds "shm" and
+/// "hier") the kernel copies puts and gets of other memory if the system permits it; if not,
+/// dtl_explain gives the reason. dtl_win_info reports which path is used.
 ///
-/// @param comm        any kind.
-/// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy;
-///                    NULL only for 0. No other rank gives the same bytes (of a block that several
-///                    have imported, say).
-/// @param size_bytes  of this rank's part; may differ between ranks.
-/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the
-///                    element's size, say.
-/// @param out     yours; end it with dtl_win_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
-///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY,
-///         DTL_ERROR_LIMIT. What is wrong on one rank is a failure on all of them; it names the
-///         rank. Else as dtl_comm_barrier.
+/// Otherwise, and for locks and accumulate operations on memory that the kernel copies, the target
+/// rank serves the others within its calls of this library. While it makes none, a thread of the
+/// library serves them; that thread exists from the first such window to the end of the last. Over
+/// an MPI below MPI_THREAD_MULTIPLE there is no such thread, as it could collide with MPI calls of
+/// the program. Then a rank serves only within calls of this library, and dtl_win_info reports
+/// that.
+///
+/// @param comm        communicator of any kind.
+/// @param base        `size_bytes` bytes of host memory, which the caller owns and keeps until
+///                    dtl_win_destroy. NULL only for 0 bytes. No other rank may pass the same bytes
+///                    (for example of a block that several ranks have imported).
+/// @param size_bytes  size of this rank's part; may differ between ranks.
+/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1; for
+///                    example the size of an element.
+/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot access.
+///         DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
+///         DTL_ERROR_NULL_POINTER: `base` is NULL for more than 0 bytes, or `out` is NULL.
+///         DTL_ERROR_OUT_OF_MEMORY: no memory for the window. DTL_ERROR_LIMIT: no window handle is
+///         left, or the serving thread cannot start. An error on one rank is a failure on all of
+///         them, and the text names the rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 /// dtl:base inout len(size_bytes) opt(size_bytes==0) until(destroy)
 /// dtl:out owned(dtl_win_destroy)
@@ -79,12 +84,23 @@ pub unsafe extern "C" fn dtl_win_create(
     })
 }
 
-/// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by
-/// dtl_win_destroy. Prefer it where you can: on one node it is memory that others reach without
-/// this rank's help, in nanoseconds.
+/// Creates a window with memory that the library allocates. The memory is zeroed, aligned to
+/// 64 bytes, and freed by dtl_win_destroy. Prefer it to dtl_win_create where possible: on one node
+/// other ranks access this memory directly, in nanoseconds. The rules for windows are those of
+/// dtl_win_create.
 ///
-/// @param out_base  its first byte; not to be freed. NULL for 0 bytes.
-/// @return as dtl_win_create. Equivalent: MPI_Win_allocate.
+/// @param comm        communicator of any kind.
+/// @param size_bytes  size of this rank's part; may differ between ranks.
+/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1.
+/// @param out_base    first byte of this rank's part; do not free it. NULL for 0 bytes.
+/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
+///         DTL_ERROR_NULL_POINTER: `out_base` or `out` is NULL. DTL_ERROR_OUT_OF_MEMORY: no memory
+///         for this part. DTL_ERROR_LIMIT: no window handle is left, or the serving thread cannot
+///         start. An error on one rank is a failure on all of them, and the text names the rank.
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see
+///         dtl_comm_barrier.
+/// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_allocate.
 /// dtl:out_base borrowed
 /// dtl:out owned(dtl_win_destroy)
 /// dtl:call blocks(comm) collective(comm)
@@ -109,17 +125,18 @@ pub unsafe extern "C" fn dtl_win_allocate(
     })
 }
 
-/// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the
-/// memory any more. Requests of dtl_win_rput and dtl_win_rget that were not waited for become
-/// stale. Null: nothing happens.
+/// Destroys a window. Collective: it returns when all ranks have called it and nothing accesses the
+/// memory any more. Incomplete requests of dtl_win_rput and dtl_win_rget become stale. Null: no
+/// effect.
 ///
-/// After a rank has died, or a fence has failed, the other ranks are not waited for: the window
-/// ends here, and the call succeeds. So it does if one dies meanwhile. After an unlock that did not
-/// end in time too: the locks are given back unseen, and what was begun may or may not be done.
+/// After the death of a rank, or a failed fence, the call does not wait for the other ranks: it
+/// destroys the window and succeeds. The same applies if a rank dies during the call. It also
+/// applies after an unlock that timed out: the locks are then released unchecked, and the
+/// operations that were started may or may not be done.
 ///
-/// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations
-///         were called. DTL_ERROR_TIMEOUT: the other ranks do not come; the window lives on, and a
-///         second call does not wait for them.
+/// @return DTL_ERROR_INVALID_STATE: an epoch is open, either by a lock or by a fence after which
+///         operations were called. DTL_ERROR_TIMEOUT: the other ranks have not called it; the
+///         window still exists, and a second call does not wait for them.
 /// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
 /// dtl:call blocks(comm) collective(win) synchronised
 #[unsafe(no_mangle)]
@@ -134,8 +151,8 @@ pub extern "C" fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t {
 ///
 /// @param rank      0 ... ranks-1.
 /// @param out_info  start from DTL_WIN_INFO_INIT.
-/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_NULL_POINTER, DTL_ERROR_INVALID_ARGUMENT
-///         (struct_size).
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the window. DTL_ERROR_NULL_POINTER: `out_info`
+///         is NULL. DTL_ERROR_INVALID_ARGUMENT: struct_size is invalid.
 /// Threads: any. Equivalent: MPI_Win_get_attr.
 /// dtl:rank rank
 #[unsafe(no_mangle)]
@@ -151,46 +168,46 @@ pub unsafe extern "C" fn dtl_win_info(
     })
 }
 
-/// Ends the epoch of the fence before, on all ranks, and opens another. Collective. All operations
-/// of the epoch that ends are done, here and at their targets; what ranks have stored to their own
-/// memory is seen by all. The epoch of the last fence needs no end if nothing is done in it: locks
-/// and dtl_win_destroy may follow.
+/// Ends the current fence epoch on all ranks and opens the next one. Collective. All operations of
+/// the ended epoch are complete, here and at their targets, and stores of all ranks to their own
+/// memory are visible to all. An epoch in which nothing was done need not be ended: locks and
+/// dtl_win_destroy may follow.
 ///
-/// After a failure no epoch of a fence is open, and none will be: operations need a lock, or the
-/// window ends. What was begun before may still be on its way, with its buffers in use, until an
-/// unlock or a flush of the target, or the window's end.
+/// After a failure no fence epoch is open, and none can be opened: use locks, or destroy the
+/// window. Operations that were started may still be in flight, with their buffers in use, until an
+/// unlock or a flush of the target, or the end of the window.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock, or another thread asks for one or is in a
-///         fence; or an earlier fence has failed. A failure of an operation of this epoch. Else as
-///         dtl_comm_barrier.
-/// Threads: any. Calls that open or end epochs are claimed before they wait: two for one target, or
-/// a fence and any
-///          other, do not go together, and the second is DTL_ERROR_INVALID_STATE. Equivalent:
-///          MPI_Win_fence(0, win).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds a lock, another thread waits for a lock or is
+///         in a fence, or an earlier fence failed. DTL_ERROR_RANK_FAILURE: a rank died, left or is
+///         absent. DTL_ERROR_TIMEOUT: the time limit passed. DTL_ERROR_INVALID_ARGUMENT: the ranks
+///         are in different collectives. Otherwise the failure of an operation of the epoch.
+/// Threads: any. Calls that open or end epochs are registered before they wait. Two of them for one
+/// target exclude each other, and so do a fence and any other; the second returns
+/// DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_fence(0, win).
 /// dtl:call blocks(comm) collective(win)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
     Entry("dtl_win_fence").hold(rma::hold, win, sync::fence)
 }
 
-/// Opens an epoch to one target, which need not call anything. Waits until the lock is granted:
-/// first come, first served, or, where ranks reach the memory by themselves, nearly so: nobody is
-/// kept out by the others' turns. Several targets may be locked at the same time. A lock of a rank
-/// that dies, or leaves by dtl_finalize, becomes free. (Over kind "mpi" nobody tells of deaths:
-/// there it stays taken.)
+/// Opens an epoch to one target, which makes no call itself. Blocks until the lock is granted, in
+/// the order of the requests; where ranks access the memory directly, approximately so, and no rank
+/// starves. Several targets may be locked at the same time. The lock of a rank that dies, or leaves
+/// by dtl_finalize, is released. (Kind "mpi" does not report deaths: there it stays locked.)
 ///
-/// A lock that is granted ends the epoch of a fence in which nothing was done. One that is not
-/// leaves all as it was: if a fence's epoch was open, it still is.
+/// A granted lock ends a fence epoch in which nothing was done. A lock that is not granted changes
+/// nothing: an open fence epoch stays open.
 ///
-/// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: nobody else has a lock of the target
+/// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: no other rank holds a lock on the target
 ///                meanwhile.
-/// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it,
-///         or operations since the last fence are not over.
-///         DTL_ERROR_TIMEOUT: not granted within the time limit; the request is cancelled.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds a lock on the target already, another thread
+///         waits for one, or operations since the last fence are not complete. DTL_ERROR_TIMEOUT:
+///         the lock was not granted within the time limit; the request is cancelled.
 ///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure.
-///         DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
-/// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
+///         DTL_ERROR_INVALID_RANK: `target` is not in the window. DTL_ERROR_INVALID_ARGUMENT:
+///         `type` is invalid.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock.
 /// dtl:type values(DTL_LOCK_)
 /// dtl:target rank(null)
 /// dtl:call blocks(comm)
@@ -199,14 +216,16 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
     Entry("dtl_win_lock").hold(rma::hold, win, |window| sync::lock(window, r#type, target))
 }
 
-/// Ends the epoch of dtl_win_lock: all operations on the target are done, here and there.
+/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete, here and
+/// there.
 ///
-/// @param target  as for dtl_win_lock.
-/// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are
-///         not over: the epoch goes on, call it again, or give the window up by dtl_win_destroy.
-///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure;
-///         the epoch is over.
-/// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
+/// @param target  a rank that this rank has locked, or DTL_PROC_NULL (no effect).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target. DTL_ERROR_TIMEOUT:
+///         operations are not complete. The epoch continues: call it again, or abandon the window
+///         with dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the
+///         window after a failure; the epoch has ended. DTL_ERROR_INVALID_RANK: `target` is not in
+///         the window. Otherwise the failure of an operation.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock.
 /// dtl:target rank(null)
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
@@ -215,11 +234,12 @@ pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
     Entry(NAME).hold(rma::hold, win, |window| window.unlock(NAME, Some(target)))
 }
 
-/// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the
-/// order of ranks, so it waits in no ring with others that lock one target at a time, or several in
-/// that order.
+/// Opens an epoch to all targets, with a shared lock on each. Not collective. Blocks until all
+/// locks are granted. They are acquired in the order of ranks, so there is no deadlock with ranks
+/// that lock one target at a time, or several in that order.
 ///
-/// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE: see dtl_win_lock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock_all.
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
@@ -227,9 +247,12 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
     Entry(NAME).hold(rma::hold, win, |window| window.lock(NAME, None, false))
 }
 
-/// Ends the epoch of dtl_win_lock_all.
+/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete, here and at the
+/// targets.
 ///
-/// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
+/// @return DTL_ERROR_INVALID_STATE: there was no dtl_win_lock_all. DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_RANK_FAILURE, or the failure of an operation: see dtl_win_unlock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
@@ -237,14 +260,16 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
     Entry(NAME).hold(rma::hold, win, |window| window.unlock(NAME, None))
 }
 
-/// Waits until this rank's operations on a target are done, here and there. The lock stays.
+/// Blocks until this rank's operations on a target are complete, here and there. The lock stays.
 ///
-/// @param target  one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or
+/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
-/// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between
-///         fences only a fence waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in
-///         use; flush again. DTL_ERROR_RANK_FAILURE: the target has died (each flush of it returns
-///         this status), or has destroyed the window after a failure. DTL_ERROR_INVALID_RANK.
+/// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target (between fences only a
+///         fence completes operations). DTL_ERROR_TIMEOUT: the operations continue, and their
+///         buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: the target has died (each
+///         flush of it returns this status), or has destroyed the window after a failure.
+///         DTL_ERROR_INVALID_RANK: `target` is not in the window. Otherwise the first failure of an
+///         operation.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 /// dtl:target rank(null)
 /// dtl:call blocks(comm)
@@ -256,10 +281,14 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
     })
 }
 
-/// Waits until this rank's operations on a target are done here: buffers may be used again, and
-/// what was fetched is there. What was put may not have reached the target yet.
+/// Blocks until this rank's operations on a target are complete locally. Buffers may then be
+/// reused, and fetched values are available. Data of a put may not have reached the target yet.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local.
+/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
+///                DTL_PROC_NULL.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_INVALID_RANK, or the first failure of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 /// dtl:target rank(null)
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
@@ -272,18 +301,23 @@ pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status
     })
 }
 
-/// As dtl_win_flush, for all targets.
+/// Blocks until this rank's operations on all targets are complete, here and there. The locks stay.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
+///         of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_all.
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
     flush(Entry("dtl_win_flush_all"), win, None, FlushScope::Target)
 }
 
-/// As dtl_win_flush_local, for all targets.
+/// Blocks until this rank's operations on all targets are complete locally, as for
+/// dtl_win_flush_local.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
+///         of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local_all(win: dtl_win_t) -> dtl_status_t {

@@ -1,4 +1,4 @@
-//! Operations on the memory of a window's targets.
+//! Windows: put, get, accumulate, atomic operations.
 
 use crate::abi::handle::{dtl_request_t, dtl_win_t};
 use crate::abi::status::dtl_status_t;
@@ -90,20 +90,22 @@ unsafe fn fetch(
     Ok(RmaOp::Accumulate { from, result, by })
 }
 
-/// Copies elements to a target's part of a window. Returns at once or when there is room for one
+/// Copies elements to a target's part of a window. Returns at once, or when there is room for one
 /// more operation. `buf` must stay unchanged until dtl_win_flush_local, dtl_win_flush,
 /// dtl_win_unlock or dtl_win_fence.
 ///
 /// @param buf     `count` elements; NULL only for count 0.
-/// @param dtype   any, also one of dtl_dtype_create. It determines the size of `count` elements.
-/// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
-/// @param disp    where in the target's part, in steps of the target's disp_unit.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE:
-///         no epoch is open for the target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`.
-///         DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf` is DTL_IN_PLACE, or `count` more than
-///         memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host cannot reach.
-///         All before anything moves. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within the
-///         time limit). A later failure is returned by the flush, unlock or fence.
+/// @param dtype   any dtype, also one of dtl_dtype_create. It determines the size of an element.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
+///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
+///         `target` is not in the window. DTL_ERROR_NULL_POINTER: `buf` is NULL.
+///         DTL_ERROR_INVALID_ARGUMENT: `dtype` does not exist, `buf` is DTL_IN_PLACE, or `count` is
+///         more than memory can hold. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host
+///         cannot access. If one of these is returned, no data has moved. DTL_ERROR_RANK_FAILURE:
+///         the target died or left. DTL_ERROR_TIMEOUT: no room for the operation within the time
+///         limit. The flush, unlock or fence returns a later failure.
 /// Threads: any, several at once. Equivalent: MPI_Put.
 /// dtl:buf len(count*dtype) opt(count==0) until(flush)
 /// dtl:target rank(null)
@@ -127,11 +129,16 @@ pub unsafe extern "C" fn dtl_win_put(
     )
 }
 
-/// Copies elements from a target's part of a window. They are there after dtl_win_flush_local,
-/// dtl_win_flush, dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
+/// Copies elements from a target's part of a window. They are available after dtl_win_flush_local,
+/// dtl_win_flush, dtl_win_unlock or dtl_win_fence. Until then `buf` must not be accessed.
 ///
-/// @param buf  room for `count` elements. The other parameters: dtl_win_put.
-/// @return as dtl_win_put.
+/// @param buf     room for `count` elements; NULL only for count 0.
+/// @param dtype   any dtype, also one of dtl_dtype_create.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
 /// dtl:buf out len(count*dtype) opt(count==0) until(flush)
 /// dtl:target rank(null)
@@ -155,15 +162,23 @@ pub unsafe extern "C" fn dtl_win_get(
     )
 }
 
-/// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is
-/// done after a flush, unlock or fence. Between fences too, where MPI has it under locks only.
+/// Copies elements to a target's part of a window, like dtl_win_put, and returns a request. The
+/// request is complete when `buf` may be reused. At the target the operation is complete after a
+/// flush, unlock or fence. Also allowed between fences, where MPI requires a lock.
 ///
-/// @param out  yours: wait for it (dtl_request_wait and its kin) before the window's end.
-///                     Until it is done it can be neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor
-///                     destroyed (DTL_ERROR_BUSY); where memory is reached by loads and stores it
-///                     is done when this call returns. Its info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out`; DTL_ERROR_LIMIT: too many
-///         requests in flight.
+/// @param buf     `count` elements; NULL only for count 0.
+/// @param dtype   any dtype, also one of dtl_dtype_create.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param out     the request. Complete it with dtl_request_wait or a similar call before the
+///                window is destroyed. While active it can be neither cancelled
+///                (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY). If memory is accessed
+///                by loads and stores, it is complete when this call returns. Its dtl_recv_info_t
+///                has no information.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
+///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:target rank(null)
@@ -184,10 +199,19 @@ pub unsafe extern "C" fn dtl_win_rput(
     start(Entry("dtl_win_rput"), win, TargetAddr { target, disp }, out, op)
 }
 
-/// As dtl_win_get, with a request that is done when the elements are there.
+/// Copies elements from a target's part of a window, like dtl_win_get, and returns a request. The
+/// request is complete when the elements are available.
 ///
-/// @param out  as for dtl_win_rput.
-/// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
+/// @param buf     room for `count` elements; NULL only for count 0.
+/// @param dtype   any dtype, also one of dtl_dtype_create.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param out     the request, with the same rules as for dtl_win_rput.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
+///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
+/// Threads: any, several at once. Equivalent: MPI_Rget.
 /// dtl:buf out len(count*dtype) opt(count==0) until(request)
 /// dtl:target rank(null)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -207,19 +231,22 @@ pub unsafe extern "C" fn dtl_win_rget(
     start(Entry("dtl_win_rget"), win, TargetAddr { target, disp }, out, op)
 }
 
-/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
-/// whole, whoever else accumulates to it meanwhile (by this or one of the next three calls, with
-/// the same dtype); operations of one rank on one target's element happen in the order of the
-/// calls.
+/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element is updated
+/// atomically with respect to other accumulate operations on it (dtl_win_accumulate,
+/// dtl_win_get_accumulate, dtl_win_fetch_op, dtl_win_compare_and_swap) with the same dtype.
+/// Operations of one rank on one element of a target happen in the order of the calls.
 ///
-/// @param buf    `count` elements, as for dtl_win_put.
-/// @param dtype  a built-in one.
-/// @param op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is an
-///               atomic put.
-/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of
-///         dtl_dtype_create or dtl_op_create.
-///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and
-///         `buf` overlaps the elements there.
+/// @param buf     `count` elements; NULL only for count 0. Must stay unchanged as for dtl_win_put.
+/// @param dtype   a built-in dtype.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param op      a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+///                DTL_OP_REPLACE is an atomic put.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count`, `dtype` or `op` is invalid; or this rank is
+///         the target and `buf` overlaps the elements there. DTL_ERROR_TYPE: `dtype` and `op` do
+///         not go together, or one of them is user-defined. DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
 /// dtl:buf len(count*dtype) opt(count==0) until(flush)
 /// dtl:target rank(null)
@@ -248,13 +275,23 @@ pub unsafe extern "C" fn dtl_win_accumulate(
     )
 }
 
-/// As dtl_win_accumulate, and `out_result` gets what was there before; both as one step for each
-/// element.
+/// Combines elements with those of a target, like dtl_win_accumulate, and fetches the previous
+/// values. Both are one atomic step per element.
 ///
-/// @param buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic get.
-/// @param out_result  room for `count` elements, apart from `buf`; there after a flush
-///                (dtl_win_flush_local is enough), unlock or fence, until then the library's.
-/// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
+/// @param buf         `count` elements. With DTL_OP_NO_OP, an atomic get, it is not read and may be
+///                    NULL.
+/// @param out_result  room for `count` elements, separate from `buf`. They are available after a
+///                    flush (dtl_win_flush_local is sufficient), unlock or fence; until then the
+///                    buffer must not be accessed.
+/// @param dtype       a built-in dtype.
+/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        offset in the target's part, in steps of the target's disp_unit.
+/// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `count`, `dtype`, `op` or a buffer is invalid; the buffers
+///         overlap; or this rank is the target and one of them overlaps the elements there.
+///         DTL_ERROR_TYPE: `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
 /// dtl:buf len(count*dtype) opt(count==0||op==DTL_OP_NO_OP) until(flush)
 /// dtl:out_result len(count*dtype) opt(count==0) until(flush)
@@ -276,12 +313,23 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
     run(Entry("dtl_win_get_accumulate"), win, TargetAddr { target, disp }, op)
 }
 
-/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and
-/// stores (`way` of dtl_win_info) the value is there when this call returns.
+/// Combines one element with that of a target and fetches the previous value in one atomic step,
+/// for counters and queues. Like dtl_win_get_accumulate with count 1. If memory is accessed by
+/// loads and stores (`way` of dtl_win_info), the value is available when this call returns.
 ///
-/// @param value   one element, as `buf` there.
-/// @param out_result  room for one element, as there.
-/// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
+/// @param value       one element; not read with DTL_OP_NO_OP, and may then be NULL.
+/// @param out_result  room for one element, separate from `value`; available after a flush, unlock
+///                    or fence.
+/// @param dtype       a built-in dtype.
+/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        offset in the target's part, in steps of the target's disp_unit.
+/// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `dtype`, `op` or a buffer is invalid; the buffers overlap;
+///         or this rank is the target and one of them overlaps the element there. DTL_ERROR_TYPE:
+///         `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
+/// Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
 /// dtl:value len(1*dtype) opt(op==DTL_OP_NO_OP) until(flush)
 /// dtl:out_result len(1*dtype) until(flush)
 /// dtl:target rank(null)
@@ -307,15 +355,22 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
     )
 }
 
-/// Stores `value` in a target's element if that is equal to `expected`, as one step; `out_result` gets
-/// what was there before: it was stored if that equals `expected`. Elements are equal if their
-/// bytes are; so two BOOLs that are both true need not be.
+/// Stores `value` in a target's element if the element equals `expected`, in one atomic step, and
+/// fetches the previous value. The store was done if the fetched value equals `expected`. Elements
+/// are equal if their bytes are equal; so two BOOLs that are both true may differ.
 ///
-/// @param value, expected  one element each, which must stay unchanged until a flush, unlock or
-///               fence.
-/// @param out_result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
-/// @param dtype   an integer dtype, BYTE or BOOL.
-/// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
+/// @param value       one element; must stay unchanged until a flush, unlock or fence.
+/// @param expected    one element; must stay unchanged until a flush, unlock or fence.
+/// @param out_result  room for one element, separate from the other two; available after a flush,
+///                    unlock or fence.
+/// @param dtype       an integer dtype, BYTE or BOOL.
+/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_TYPE: `dtype` is none of these. DTL_ERROR_INVALID_ARGUMENT: a buffer is
+///         invalid, `out_result` overlaps another one, or this rank is the target and one of them
+///         overlaps the element there. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
 /// dtl:value len(1*dtype) until(flush)
 /// dtl:expected len(1*dtype) until(flush)

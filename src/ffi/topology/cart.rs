@@ -1,4 +1,4 @@
-//! Grids of ranks: arithmetic on what the caller passes, no communicator.
+//! Cartesian grids: local arithmetic without a communicator.
 
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
@@ -30,14 +30,15 @@ unsafe fn periodic<'a>(periods: *const i32, ndim: usize) -> Result<impl Fn(usize
     Ok(move |dimension| periods.get(dimension).is_some_and(|&flag| flag != 0))
 }
 
-/// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest
-/// is as small as possible (then the next, and so on), in descending order. A local call.
+/// Selects the dimensions of a grid for a number of ranks. Each dimension that is 0 gets a size
+/// such that the largest is as small as possible (then the next, and so on), in descending order. A
+/// local call.
 ///
-/// @param size  number of ranks, from 1.
-/// @param dims  ndim sizes: those that are not 0 stay. Unchanged after a failure.
-/// @param ndim  1 to 16.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndim.
-/// Equivalent: MPI_Dims_create.
+/// @param size  number of ranks, at least 1.
+/// @param dims  `ndim` sizes. Those that are not 0 stay. Unchanged after a failure.
+/// @param ndim  number of dimensions, 1 to 16.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the given sizes do not divide `size`, or `size` or `ndim` is
+///         out of range. Equivalent: MPI_Dims_create.
 /// dtl:dims inout len(ndim)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_cart_dims(size: i32, dims: *mut i32, ndim: i32) -> dtl_status_t {
@@ -50,15 +51,18 @@ pub unsafe extern "C" fn dtl_cart_dims(size: i32, dims: *mut i32, ndim: i32) -> 
     })
 }
 
-/// The rank at a place of a grid. Row-major: the last coordinate varies fastest. A local call.
+/// Returns the rank at a position of a grid. The order is row-major: the last coordinate varies
+/// fastest. A local call.
 ///
-/// @param dims      ndim sizes, each 1 or more; all together at most INT32_MAX ranks.
-/// @param periods   ndim numbers: not 0 = that dimension wraps around. NULL: none does.
-/// @param coords    ndim coordinates, 0 ... size of the dimension - 1, or any in a periodic one.
-/// @param ndim     1 to 16.
+/// @param dims      `ndim` sizes, each at least 1, with at most INT32_MAX ranks in total.
+/// @param periods   `ndim` flags: not 0 means that the dimension is periodic. NULL: no dimension
+///                  is.
+/// @param coords    `ndim` coordinates, 0 ... size of the dimension - 1; any number in a periodic
+///                  dimension.
+/// @param ndim      number of dimensions, 1 to 16.
 /// @param out_rank  the rank.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndim.
-/// Equivalent: MPI_Cart_rank.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate is outside of a dimension that is not periodic,
+///         or `dims` or `ndim` is out of range. Equivalent: MPI_Cart_rank.
 /// dtl:dims len(ndim)
 /// dtl:periods len(ndim) opt bool
 /// dtl:coords len(ndim)
@@ -84,13 +88,14 @@ pub unsafe extern "C" fn dtl_cart_rank(
     })
 }
 
-/// The place of a rank in a grid, the inverse of dtl_cart_rank. A local call.
+/// Returns the position of a rank in a grid, the inverse of dtl_cart_rank. A local call.
 ///
-/// @param dims, ndim  as for dtl_cart_rank.
-/// @param rank         0 ... product of dims - 1.
-/// @param out_coords   room for ndim coordinates.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndim. Equivalent:
-///         MPI_Cart_coords.
+/// @param dims        `ndim` sizes, as for dtl_cart_rank.
+/// @param ndim        number of dimensions, 1 to 16.
+/// @param rank        0 ... product of dims - 1.
+/// @param out_coords  room for `ndim` coordinates.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT: `dims` or
+///         `ndim` is out of range. Equivalent: MPI_Cart_coords.
 /// dtl:dims len(ndim)
 /// dtl:rank rank
 /// dtl:out_coords len(ndim)
@@ -110,18 +115,20 @@ pub unsafe extern "C" fn dtl_cart_coords(
     })
 }
 
-/// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one
-/// `displacement` further and receives from the one as far before. DTL_PROC_NULL beyond an open
-/// border. A local call.
+/// Returns the source and destination of a shift along a dimension, for dtl_comm_sendrecv. Every
+/// rank sends to the rank that is `displacement` steps further and receives from the rank as many
+/// steps before. Beyond an open border the result is DTL_PROC_NULL. A local call.
 ///
-/// @param dims, periods, ndim  as for dtl_cart_rank.
-/// @param rank                  whose partners.
-/// @param dimension             0 ... ndim-1.
-/// @param displacement          steps; negative: the other way.
-/// @param out_source            whom to receive from.
-/// @param out_dest              whom to send to.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndim.
-/// Equivalent: MPI_Cart_shift.
+/// @param dims          `ndim` sizes, as for dtl_cart_rank.
+/// @param periods       `ndim` flags, as for dtl_cart_rank; NULL: no dimension is periodic.
+/// @param ndim          number of dimensions, 1 to 16.
+/// @param rank          rank that shifts.
+/// @param dimension     0 ... ndim-1.
+/// @param displacement  number of steps; negative: in the other direction.
+/// @param out_source    rank to receive from.
+/// @param out_dest      rank to send to.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT:
+///         `dimension`, `dims` or `ndim` is out of range. Equivalent: MPI_Cart_shift.
 /// dtl:dims len(ndim)
 /// dtl:periods len(ndim) opt bool
 /// dtl:rank rank

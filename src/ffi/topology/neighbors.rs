@@ -1,5 +1,4 @@
-//! Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local
-//! calls.
+//! Placement: the node, the CPUs of a thread, the nodes of a communicator (local calls).
 
 use crate::abi::comm::topology::*;
 use crate::abi::handle::dtl_comm_t;
@@ -9,13 +8,14 @@ use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::{comm, topology};
 
-/// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, the limits of the control
-/// groups (a container, a batch system), its name. Reads the system's files at each call (some 100
-/// us).
+/// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, limits of the control
+/// groups (a container, a batch system), and name. Each call reads system files, which takes some
+/// 100 us.
 ///
-/// @param out_topology  start from DTL_TOPOLOGY_INIT. What the system does not tell is 0; that is
-///                      no failure.
-/// Threads: any; cpus_allowed is that of the calling one. Equivalent: hwloc_topology_load, in part.
+/// @param out_topology  start from DTL_TOPOLOGY_INIT. A value that the system does not report is 0;
+///                      this is no failure.
+/// Threads: any; cpus_allowed is that of the calling thread. Equivalent: hwloc_topology_load, in
+/// part.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_status_t {
     Entry("dtl_topology").call(|_| {
@@ -27,12 +27,12 @@ pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_
 /// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
 /// on.
 ///
-/// @param out_cpus  room for `cap` numbers, filled in ascending order. NULL with cap 0 asks for the
-///                  count.
+/// @param out_cpus  room for `cap` numbers, in ascending order. NULL with cap 0: only the number is
+///                  returned.
 /// @param cap       length of `out_cpus`, in elements.
-/// @param out_len   how many there are; written also when they do not fit.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than *out_len. DTL_ERROR_NOT_SUPPORTED:
-///         the kernel does not tell. Equivalent: sched_getaffinity.
+/// @param out_len   number of CPUs; written also if they do not fit.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than *out_len. DTL_ERROR_NOT_SUPPORTED: the
+///         kernel does not report the CPUs. Equivalent: sched_getaffinity.
 /// dtl:out_cpus len(cap) opt(cap==0)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_affinity(
@@ -61,14 +61,15 @@ pub unsafe extern "C" fn dtl_affinity(
     })
 }
 
-/// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds
-/// "self", "threads", "shm" and "hier" know; for any other the launcher's environment answers, if
-/// it speaks of the same rank and size.
+/// Describes how the ranks of a communicator are placed on nodes, as seen from this rank. A local
+/// call. Kinds "self", "threads", "shm" and "hier" have this information. For every other kind it
+/// comes from the launcher's environment, if that describes the same rank and size.
 ///
-/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers provide
-///                      only local_rank and local_size: node and nodes are then -1.
-/// @return DTL_ERROR_NOT_SUPPORTED: neither kind nor launcher has it (the text gives the reason).
-/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of that.
+/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. For several nodes, launchers provide
+///                      only local_rank and local_size; node and nodes are then -1.
+/// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor the launcher provides it; the text gives
+///         the reason.
+/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_topology(
     comm: dtl_comm_t,
@@ -81,11 +82,13 @@ pub unsafe extern "C" fn dtl_comm_topology(
     })
 }
 
-/// The node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A local
-/// call.
+/// Returns the node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A
+/// local call.
 ///
-/// @param rank  0 ... size-1.
-/// @return DTL_ERROR_INVALID_RANK. DTL_ERROR_NOT_SUPPORTED: not known, see dtl_comm_topology.
+/// @param rank      0 ... size-1.
+/// @param out_node  number of the node.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the communicator. DTL_ERROR_NOT_SUPPORTED: the
+///         node is not known, see dtl_comm_topology.
 /// dtl:rank rank
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_node_of(

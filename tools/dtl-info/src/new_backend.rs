@@ -106,15 +106,16 @@ fn check_name(name: &str) -> Result<(), String> {
             "a backend cannot be named \"{name}\": use 1 to 63 letters, digits, '_', '-', '.'"
         ));
     }
-    // Its header is named after it, and its folder: dtl.h would be two files, ".." the folder
-    // above.
+    // Its header is named after it, and its folder: dtl.h or dtl_backend.h would be two files,
+    // ".." the folder above.
     if name == "dtl"
+        || name.starts_with("dtl_")
         || !name.contains(|c: char| c.is_ascii_alphanumeric())
         || name.starts_with(['.', '-'])
     {
         return Err(format!(
             "a backend of that name (\"{name}\") cannot be written: take one that begins with a \
-             letter and is not dtl"
+             letter and is neither dtl nor dtl_..."
         ));
     }
     if TAKEN.contains(&name) {

@@ -85,7 +85,7 @@ impl Report {
     }
 }
 
-/// Formats a plugin: "mine 1.0, ABI 1: a (memory), b (comm; cannot run here: no card)".
+/// Formats a plugin: "mine 1.0, ABI 2: a (memory), b (comm; cannot run here: no card)".
 fn described(plugin: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let backends = plugin["backends"].as_array().into_iter().flatten().map(|backend| {

@@ -209,7 +209,7 @@ pub(crate) fn listing(listing: &Listing) -> String {
     out
 }
 
-/// Formats a manifest: "mine 1.0: ABI 1 to 1; memory, comm; needs openblas; what it is".
+/// Formats a manifest: "mine 1.0: ABI 2 to 2; memory, comm; needs openblas; what it is".
 fn described(manifest: &Manifest) -> String {
     let mut parts = Vec::new();
     if let Some((low, high)) = manifest.abi {

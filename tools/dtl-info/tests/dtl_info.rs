@@ -63,7 +63,7 @@ fn the_text_has_everything_and_fits() {
     let text = out(&output);
     let version = env!("CARGO_PKG_VERSION");
     assert!(
-        text.starts_with(&format!("libdtl {version}, ABI version 1, licence MIT OR Apache-2.0\n"))
+        text.starts_with(&format!("libdtl {version}, ABI version 2, licence MIT OR Apache-2.0\n"))
     );
     for part in [
         "Machine",

@@ -70,7 +70,7 @@ impl Folder {
         file
     }
 
-    /// Copies libdtl.so to prefix/lib in this folder, also as libdtl.so.0.
+    /// Copies libdtl.so to prefix/lib in this folder, also as libdtl.so.0.2.
     fn install_library(&self) {
         let test = std::env::current_exe().unwrap();
         let near = test.parent().unwrap();
@@ -228,7 +228,7 @@ fn a_refusal_has_the_reason_and_a_good_one_its_backends() {
     let good = folder.plugin("good.so", "good.c", &["-std=c11", "-D_POSIX_C_SOURCE=200809L"]);
     let (status, line) = probe(&good);
     let expected =
-        format!("ok       {}: good 1.2, ABI 1: good (memory), good-too (memory)\n", good.display());
+        format!("ok       {}: good 1.2, ABI 2: good (memory), good-too (memory)\n", good.display());
     assert_eq!((status, line), (0, expected));
     let cpp = folder.plugin(
         "cpp.so",
@@ -261,7 +261,7 @@ fn a_crash_at_the_end_is_seen_by_probe_and_kit() {
 fn who_closes_what_is_not_its_own() {
     let folder = Folder::new();
     let (status, line) = probe(&folder.plugin("three.so", "bad.c", &["-DCLOSES_UP_TO=3"]));
-    assert!(status == 0 && line.contains(": bad, ABI 1: bad (device)"), "{status} {line}");
+    assert!(status == 0 && line.contains(": bad, ABI 2: bad (device)"), "{status} {line}");
     let (status, line) = probe(&folder.plugin("all.so", "bad.c", &["-DCLOSES_UP_TO=1024"]));
     let expected = "it closed descriptors that are not its own, in its load";
     assert!(status == 3 && line.contains(expected), "{status} {line}");
@@ -272,7 +272,7 @@ fn texts_of_a_plugin_are_lines() {
     let folder = Folder::new();
     let file = folder.bad("ODD_TEXTS");
     let (status, line) = probe(&file);
-    assert!(status == 0 && line.contains(": bad 1 2, ABI 1: bad (device)"), "{status} {line}");
+    assert!(status == 0 && line.contains(": bad 1 2, ABI 2: bad (device)"), "{status} {line}");
     let report = json(&["--json", "--probe", file.to_str().unwrap()], None);
     assert_eq!(report["plugin"]["description"], "a bell   [31m and more");
 }
@@ -349,13 +349,17 @@ fn a_plugin_links_nothing_of_ours() {
     assert!(text.contains("posix_memalign") && !text.contains("dtl_"), "{text}");
 }
 
-/// Compiles the valid plugin `good.c` with a modified `dtl.h`.
+/// Compiles the valid plugin `good.c` with modified headers. `change` gets their texts as one.
 fn with_header(folder: &Folder, name: &str, change: impl Fn(String) -> String) -> PathBuf {
+    const HEADERS: [&str; 4] = ["dtl.h", "dtl_rdma.h", "dtl_select.h", "dtl_backend.h"];
     let include = folder.below(&format!("include-{name}"));
-    let header = fs::read_to_string(root().join("include/dtl.h")).unwrap();
+    let read = |file| fs::read_to_string(root().join("include").join(file)).unwrap();
+    let header = HEADERS.map(read).join("\x0c");
     let changed = change(header.clone());
     assert_ne!(header, changed, "the header has changed: adapt this test");
-    fs::write(include.join("dtl.h"), changed).unwrap();
+    for (file, text) in HEADERS.iter().zip(changed.split('\x0c')) {
+        fs::write(include.join(file), text).unwrap();
+    }
     folder.plugin(&format!("{name}.so"), "good.c", &["-I", include.to_str().unwrap()])
 }
 
@@ -405,7 +409,7 @@ fn resized(header: &str, step: i32) -> String {
     let header = swap(&header, row, &format!("{row} DTL_LAYOUT_FIELD(dtl_comm_vtable_t, probe),"));
     let header = swap(&header, last, &format!("{last}    void *probe;\n"));
     let header = swap(&header, init, &swap(init, ", NULL}", ", NULL, NULL}"));
-    swap(&header, "DTL_ABI_VERSION 1u", "DTL_ABI_VERSION 2u")
+    swap(&header, "DTL_ABI_VERSION 2u", "DTL_ABI_VERSION 3u")
 }
 
 #[test]
@@ -414,7 +418,7 @@ fn an_older_and_a_newer_header_pass() {
     let (status, line) = probe(&with_header(&folder, "older", |header| resized(&header, -1)));
     assert!(status == 0, "{line}");
     let (status, line) = probe(&with_header(&folder, "newer", |header| resized(&header, 1)));
-    assert!(status == 0 && line.contains("ABI 1:"), "{line}");
+    assert!(status == 0 && line.contains("ABI 2:"), "{line}");
 }
 
 #[test]
@@ -423,7 +427,7 @@ fn manifests_are_read_and_nothing_is_loaded() {
     // Loading it would end dtl-info.
     let file = folder.bad("CRASH_IN_CONSTRUCTOR");
     let manifest = "name = \"crasher\"\nfile = \"CRASH_IN_CONSTRUCTOR.so\"\nentry = \"dtl_plugin_entry_v1\"\n\
-                    abi = [1, 1]\ncomponents = [\"device\"]\nenvironments = [\"openblas\"]\ndescription = \"crashes\"\n";
+                    abi = [2, 2]\ncomponents = [\"device\"]\nenvironments = [\"openblas\"]\ndescription = \"crashes\"\n";
     fs::write(file.with_extension("dtl.toml"), manifest).unwrap();
     fs::write(folder.0.join("text.so"), "text").unwrap();
     fs::write(folder.0.join("text.dtl.toml"), "name = \"text\"\nabi = [7, 9]\n").unwrap();
@@ -431,7 +435,7 @@ fn manifests_are_read_and_nothing_is_loaded() {
     let plugins = all["plugins"].as_array().unwrap();
     assert_eq!(plugins.len(), 2);
     assert_eq!(plugins[0]["manifest"]["name"], "crasher");
-    assert_eq!(plugins[0]["manifest"]["abi"], serde_json::json!([1, 1]));
+    assert_eq!(plugins[0]["manifest"]["abi"], serde_json::json!([2, 2]));
     assert_eq!(
         (&plugins[0]["fault"], &plugins[0]["origin"]),
         (&Value::Null, &"DTL_PLUGIN_PATH".into())
@@ -442,7 +446,7 @@ fn manifests_are_read_and_nothing_is_loaded() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
         output.status.success()
-            && text.contains("crasher: ABI 1 to 1; device; needs openblas; crashes"),
+            && text.contains("crasher: ABI 2 to 2; device; needs openblas; crashes"),
         "{text}"
     );
     // One beside a good file that cannot go with this library.

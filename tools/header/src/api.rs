@@ -4,7 +4,7 @@
 //! (`texts`) and their annotations (`facts`). Missing and contradictory annotations are errors.
 
 use crate::facts::{Fact, Facts};
-use crate::source::{Item, Kind, Source, docs, path_name, plain, shown};
+use crate::source::{HEADERS, Item, Kind, Source, docs, path_name, plain, shown};
 use crate::texts::{self, Text};
 use crate::{Outcome, emit, initial, source, types};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 /// Statuses that any function may return, beside those of its own.
-const UNIVERSAL: [&str; 6] = [
+pub const UNIVERSAL: [&str; 6] = [
     "DTL_ERROR_INVALID_HANDLE",
     "DTL_ERROR_NULL_POINTER",
     "DTL_ERROR_INVALID_STATE",
@@ -59,15 +59,17 @@ pub fn description(root: &Path) -> Outcome<Value> {
     let source = source::read(root)?;
     let writer = Writer::new(&source)?;
     let (mut sections, mut wrong) = (Vec::new(), Vec::new());
-    for module in source.modules.iter().filter(|module| !module.items.is_empty()) {
-        let mut items = Vec::new();
-        for item in &module.items {
-            match writer.item(item) {
-                Ok(item) => items.push(item),
-                Err(error) => wrong.push(format!("{}: {error}", item.name)),
+    for header in HEADERS {
+        for section in source.sections(header) {
+            let mut items = Vec::new();
+            for item in section.items {
+                match writer.item(item, header) {
+                    Ok(item) => items.push(item),
+                    Err(error) => wrong.push(format!("{}: {error}", item.name)),
+                }
             }
+            sections.push(json!({ "title": section.title.replace('\n', " "), "items": items }));
         }
-        sections.push(json!({ "title": module.title.replace('\n', " "), "items": items }));
     }
     wrong.extend(clashes(&source));
     if !wrong.is_empty() {
@@ -104,7 +106,7 @@ impl<'a> Writer<'a> {
         Ok(Writer { source, declarations: emit::declarations(source)?, texts })
     }
 
-    fn item(&self, item: &Item) -> Outcome<Value> {
+    fn item(&self, item: &Item, header: &str) -> Outcome<Value> {
         let mut object = match &item.kind {
             Kind::Constant(constant) => self.constant(constant)?,
             Kind::Type(alias) => self.alias(item, alias)?,
@@ -113,6 +115,7 @@ impl<'a> Writer<'a> {
             Kind::Function(function) => self.function(item, function)?,
         };
         let mut named = Map::from_iter([("name".to_owned(), item.name.clone().into())]);
+        named.insert("header".into(), header.into());
         named.append(&mut object);
         Ok(Value::Object(named))
     }

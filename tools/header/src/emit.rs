@@ -1,34 +1,130 @@
-//! Assembles `include/dtl.h`: preamble, sections in the order of the sources, closing macros.
+//! Assembles the headers: a template each, with its sections in the order of the sources.
 
-use crate::source::{Item, Kind, Module, Source};
-use crate::{Outcome, constants, initial, layouts, source};
-use std::collections::HashMap;
+use crate::source::{HEADERS, Item, Kind, Section, Source};
+use crate::{Outcome, api, constants, doxygen, initial, layouts, source};
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::path::Path;
 
 /// Beginning of an annotation in cbindgen's output.
 const HIDDEN: &str = "/// dtl:";
-const PREAMBLE: &str = include_str!("../preamble.h");
-const PLUGIN: &str = include_str!("../plugin.h");
-const CLOSING: &str = include_str!("../closing.h");
 
-/// Returns the text of `include/dtl.h`.
-pub fn header(root: &Path) -> Outcome<String> {
+/// Templates of the headers, in the order of `HEADERS`.
+const TEMPLATES: [&str; 4] = [
+    include_str!("../templates/dtl.h"),
+    include_str!("../templates/dtl_rdma.h"),
+    include_str!("../templates/dtl_select.h"),
+    include_str!("../templates/dtl_backend.h"),
+];
+
+/// Returns the text of each header.
+pub fn headers(root: &Path) -> Outcome<Vec<(&'static str, String)>> {
     let source = source::read(root)?;
-    let declarations = declarations(&source)?;
-    let mut text = PREAMBLE.replace("@VERSION_MACROS@", &version_macros(root)?);
-    for module in source.modules.iter().filter(|module| !module.items.is_empty()) {
-        section(&mut text, module, &source, &declarations)?;
+    let writer = Writer {
+        source: &source,
+        declarations: declarations(&source)?,
+        directions: directions(&api::description(root)?),
+        early: early(&source),
+    };
+    let common = [
+        ("@VERSION_MACROS@", version_macros(root)?),
+        ("@UNIVERSAL_STATUSES@", universal()),
+        ("@INDEX@", index(&source)?),
+        (
+            "@EARLY@",
+            writer.early.iter().map(|name| format!("typedef struct {name} {name};\n")).collect(),
+        ),
+    ];
+    let mut headers = Vec::new();
+    for (name, template) in HEADERS.into_iter().zip(TEMPLATES) {
+        let sections = writer.sections(name)?;
+        refuse_cpp_keywords(&sections)?;
+        let mut text = template.replace("@HANDLE_COMPARISONS@", &comparisons(&source, name));
+        text = layouts::macros(&source, &text).replace("@SECTIONS@", sections.trim_end());
+        for (mark, value) in &common {
+            text = text.replace(mark, value.trim_end());
+        }
+        if let Some(line) = text.lines().find(|line| !line.is_ascii()) {
+            return Err(format!("{name}: not ASCII: {line}").into());
+        }
+        headers.push((name, text));
     }
-    text.push_str(&layouts::macros(&source, PLUGIN));
-    refuse_cpp_keywords(&text)?;
-    text.push_str(&CLOSING.replace("@HANDLE_COMPARISONS@", &comparisons(&source)));
+    Ok(headers)
+}
+
+/// Returns the list of sections of all headers.
+fn index(source: &Source) -> Outcome<String> {
+    let mut text = String::new();
+    for header in HEADERS {
+        writeln!(text, " *   {header}")?;
+        for section in source.sections(header) {
+            let title = section.title.lines().next().unwrap_or_default();
+            if title.len() > 90 || title.find('.') != Some(title.len() - 1) || title.contains('`') {
+                return Err(format!("`{title}`: a title is one sentence on one line").into());
+            }
+            writeln!(text, " *     {}", title.trim_end_matches('.'))?;
+        }
+    }
     Ok(text)
 }
 
-/// Returns one DTL_HANDLE_COMPARISON_ line for each handle type.
-fn comparisons(source: &Source) -> String {
-    source.handles().map(|name| format!("DTL_HANDLE_COMPARISON_({name})\n")).collect()
+/// Returns the universal statuses as lines of the rules.
+fn universal() -> String {
+    let mut lines = vec![" *    ".to_owned()];
+    for (index, status) in api::UNIVERSAL.iter().enumerate() {
+        let word = format!(" {status}{}", if index + 1 < api::UNIVERSAL.len() { "," } else { "." });
+        if lines.last().is_some_and(|line| line.len() + word.len() > 98) {
+            lines.push(" *    ".to_owned());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(&word);
+        }
+    }
+    lines.join("\n")
+}
+
+/// Returns the structs that are declared at the top of dtl.h: all handles, and what a declaration
+/// names before its definition.
+fn early(source: &Source) -> Vec<String> {
+    let sections = || HEADERS.into_iter().flat_map(|header| source.sections(header));
+    let items: Vec<&Item> = sections().flat_map(|section| section.items).collect();
+    let mut early: BTreeSet<String> = source.handles().map(str::to_owned).collect();
+    let mut defined = BTreeSet::new();
+    for item in &items {
+        early.extend(item.kind.mentions().into_iter().filter(|name| !defined.contains(name)));
+        defined.insert(item.name.clone());
+    }
+    let is_early =
+        |item: &&&Item| matches!(item.kind, Kind::Struct(_)) && early.contains(&item.name);
+    items.iter().filter(is_early).map(|item| item.name.clone()).collect()
+}
+
+/// Returns the direction of each parameter of each function and callback: `[in,out]` and so on.
+fn directions(description: &Value) -> HashMap<String, HashMap<String, String>> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let items =
+        list(&description["sections"]).into_iter().flat_map(|section| list(&section["items"]));
+    let parameters = |item: &Value| {
+        let parameters = list(&item["parameters"]).into_iter().map(|one| {
+            let direction = match one["direction"].as_str() {
+                Some("inout") => "in,out",
+                Some("out") => "out",
+                _ => "in",
+            };
+            (text(&one["name"]), direction.to_owned())
+        });
+        parameters.collect()
+    };
+    items.map(|item| (text(&item["name"]), parameters(&item))).collect()
+}
+
+/// Returns one DTL_HANDLE_COMPARISON_ line for each handle type of a header.
+fn comparisons(source: &Source, header: &str) -> String {
+    let items = source.sections(header).flat_map(|section| section.items);
+    let handles = items.filter(|item| item.is_handle());
+    handles.map(|item| format!("DTL_HANDLE_COMPARISON_({})\n", item.name)).collect()
 }
 
 /// Returns the library's version from its Cargo.toml.
@@ -151,53 +247,70 @@ fn replace_word(text: &str, word: &str, by: &str) -> String {
     out + rest
 }
 
-fn section(
-    text: &mut String,
-    module: &Module,
-    source: &Source,
-    declarations: &HashMap<String, String>,
-) -> Outcome<()> {
-    writeln!(text, "\n/* {}", "-".repeat(95))?;
-    for line in module.title.lines() {
-        writeln!(text, " * {line}")?;
-    }
-    writeln!(text, " * {} */", "-".repeat(92))?;
-    let mut last: Option<&Item> = None;
-    for item in &module.items {
-        let is_constant = |item: &Item| matches!(item.kind, Kind::Constant(_));
-        let close = last.is_some_and(|last| {
-            is_constant(last) && is_constant(item) && last.last_line + 1 >= item.first_line
-        });
-        if !close {
-            text.push('\n');
-        }
-        text.push_str(&declaration(item, source, declarations)?);
-        last = Some(item);
-    }
-    Ok(())
+struct Writer<'a> {
+    source: &'a Source,
+    declarations: HashMap<String, String>,
+    directions: HashMap<String, HashMap<String, String>>,
+    early: Vec<String>,
 }
 
-fn declaration(
-    item: &Item,
-    source: &Source,
-    declarations: &HashMap<String, String>,
-) -> Outcome<String> {
-    if let Kind::Constant(constant) = &item.kind {
-        return constants::define(constant, source);
-    }
-    // cbindgen drops what it cannot express (array parameters, say) without failing.
-    let c = declarations.get(&item.name);
-    let mut text = c
-        .ok_or_else(|| format!("cbindgen left out {}: use plain C types in it", item.name))?
-        .clone();
-    if let Kind::Struct(structure) = &item.kind {
-        if item.is_handle() {
-            write!(text, "\n{}", constants::null_handle(&item.name))?;
-        } else if let Some(initial) = initial::macro_of(structure, source) {
-            write!(text, "\n{initial}")?;
+impl Writer<'_> {
+    fn sections(&self, header: &str) -> Outcome<String> {
+        let mut text = String::new();
+        for section in self.source.sections(header) {
+            self.section(&mut text, &section)?;
         }
+        Ok(text)
     }
-    Ok(text)
+
+    fn section(&self, text: &mut String, section: &Section) -> Outcome<()> {
+        writeln!(text, "\n/* {}", "-".repeat(95))?;
+        for line in section.title.lines() {
+            writeln!(text, " * {line}")?;
+        }
+        writeln!(text, " * {} */", "-".repeat(92))?;
+        let mut last: Option<&Item> = None;
+        for item in &section.items {
+            let is_constant = |item: &Item| matches!(item.kind, Kind::Constant(_));
+            let close = last.is_some_and(|last| {
+                let gap = item.first_line.saturating_sub(last.last_line);
+                is_constant(last) && is_constant(item) && gap == 1
+            });
+            if !close {
+                text.push('\n');
+            }
+            text.push_str(&self.declaration(item)?);
+            last = Some(item);
+        }
+        Ok(())
+    }
+
+    fn declaration(&self, item: &Item) -> Outcome<String> {
+        if let Kind::Constant(constant) = &item.kind {
+            return constants::define(constant, self.source);
+        }
+        // cbindgen drops what it cannot express (array parameters, say) without failing.
+        let c = self.declarations.get(&item.name);
+        let c =
+            c.ok_or_else(|| format!("cbindgen left out {}: use plain C types in it", item.name))?;
+        let mut text = match self.directions.get(&item.name) {
+            Some(directions) => doxygen::parameters(c, directions)?,
+            None => c.clone(),
+        };
+        if let Kind::Struct(structure) = &item.kind {
+            if self.early.contains(&item.name) {
+                let begin = format!("struct {} {{", item.name);
+                text = text.replacen(&format!("typedef {begin}"), &begin, 1);
+                text = text.replacen(&format!("}} {};", item.name), "};", 1);
+            }
+            if item.is_handle() {
+                write!(text, "\n{}", constants::null_handle(&item.name))?;
+            } else if let Some(initial) = initial::macro_of(structure, self.source) {
+                write!(text, "\n{initial}")?;
+            }
+        }
+        Ok(text)
+    }
 }
 
 /// Rejects names of struct fields and parameters that are keywords of C++.

@@ -18,8 +18,9 @@ pub struct Fact {
     pub argument: Option<String>,
 }
 
-/// Names of all facts: for parameters, fields and results, then for calls and types.
-const NAMES: [&str; 21] = [
+/// Names of all facts: for parameters, fields and results, then for calls and types, then for the
+/// place in the headers.
+const NAMES: [&str; 23] = [
     "in",
     "out",
     "inout",
@@ -41,6 +42,8 @@ const NAMES: [&str; 21] = [
     "local",
     "synchronised",
     "ends",
+    "header",
+    "section",
 ];
 
 /// Beginning of a line of facts.

@@ -5,7 +5,6 @@
 use crate::source::{Kind, Source, docs};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
-use syn::spanned::Spanned;
 
 /// Structs from which all structs that pass between a plugin and the library are reachable, and the
 /// argument structs of dispatch handlers, which are passed as `void *`.
@@ -192,12 +191,8 @@ fn crossing(source: &Source) -> Vec<(String, Vec<String>)> {
         if !reached.insert(name) {
             continue;
         }
-        match kind {
-            Some(Kind::Struct(structure)) => {
-                open.extend(structure.fields.iter().flat_map(|field| mentioned(&field.ty)));
-            }
-            Some(Kind::Type(alias)) => open.extend(mentioned(&alias.ty)),
-            _ => {}
+        if let Some(Kind::Struct(_) | Kind::Type(_)) = kind {
+            open.extend(kind.into_iter().flat_map(|kind| kind.mentions()));
         }
     }
     let mut found = Vec::new();
@@ -208,11 +203,4 @@ fn crossing(source: &Source) -> Vec<(String, Vec<String>)> {
         }
     }
     found
-}
-
-/// Returns the names of the library's types that occur in a type, at any nesting depth.
-fn mentioned(ty: &syn::Type) -> Vec<String> {
-    let text = ty.span().source_text().unwrap_or_default();
-    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-    words.filter(|word| word.starts_with("dtl_")).map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! Generates `include/dtl.h`, `include/dtl-api.json`, `src/abi/layouts.rs`,
+//! Generates the four headers of C in `include/`, `include/dtl-api.json`, `src/abi/layouts.rs` and
 //! `bindings/rust/dtl-sys/src/items.rs` (and, on request, the frozen symbol list) from `src/abi` and
 //! `src/ffi`.
 //!
@@ -10,6 +10,7 @@
 mod api;
 mod calls;
 mod constants;
+mod doxygen;
 mod emit;
 mod facts;
 mod initial;
@@ -29,7 +30,7 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str =
     "usage: cargo run -p dtl-header [-- --check | --calls FILE | --nulls FILE | --symbols]
-  (nothing)   write include/dtl.h, include/dtl-api.json, src/abi/layouts.rs and
+  (nothing)   write the headers and dtl-api.json in include/, src/abi/layouts.rs and
               bindings/rust/dtl-sys/src/items.rs
   --check     fail, and show the difference, if they are not what the sources say
   --calls F   write the table of calls that tests/fuzz draws from to the file F
@@ -62,20 +63,19 @@ fn root() -> PathBuf {
 }
 
 /// Returns the generated files with their expected contents.
-fn wanted() -> Outcome<[(&'static str, String); 4]> {
+fn wanted() -> Outcome<Vec<(String, String)>> {
     let root = root();
-    let layouts = layouts::table(&source::read(&root)?);
-    Ok([
-        ("include/dtl.h", emit::header(&root)?),
-        ("include/dtl-api.json", api::text(&root)?),
-        ("src/abi/layouts.rs", layouts),
-        ("bindings/rust/dtl-sys/src/items.rs", rust::items(&root)?),
-    ])
+    let headers = emit::headers(&root)?.into_iter();
+    let mut files: Vec<_> = headers.map(|(name, text)| (format!("include/{name}"), text)).collect();
+    files.push(("include/dtl-api.json".into(), api::text(&root)?));
+    files.push(("src/abi/layouts.rs".into(), layouts::table(&source::read(&root)?)));
+    files.push(("bindings/rust/dtl-sys/src/items.rs".into(), rust::items(&root)?));
+    Ok(files)
 }
 
 fn write() -> Outcome<()> {
     for (file, text) in wanted()? {
-        std::fs::write(root().join(file), text)?;
+        std::fs::write(root().join(&file), text)?;
         println!("wrote {file}");
     }
     Ok(())
@@ -83,7 +83,7 @@ fn write() -> Outcome<()> {
 
 fn check() -> Outcome<()> {
     for (file, text) in wanted()? {
-        let committed = root().join(file);
+        let committed = root().join(&file);
         if std::fs::read_to_string(&committed).unwrap_or_default() == text {
             println!("{file} is what the sources say");
             continue;

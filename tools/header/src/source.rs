@@ -6,6 +6,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use syn::spanned::Spanned;
 
+/// Generated headers: the first includes the others at its end, in this order.
+pub const HEADERS: [&str; 4] = ["dtl.h", "dtl_rdma.h", "dtl_select.h", "dtl_backend.h"];
+
 /// Sources from which the header is generated, in the order of the header.
 pub struct Source {
     pub modules: Vec<Module>,
@@ -14,16 +17,29 @@ pub struct Source {
     pub aliases: HashMap<String, String>,
 }
 
-/// Rust source file, whose items form one section of the header.
+/// Rust source file, and the section of a header that is named after it.
 pub struct Module {
     pub path: PathBuf,
+    /// Path below `src`, without the extension: `ffi/exec/stream`.
+    pub name: String,
     /// First paragraph of the file's module comment.
     pub title: String,
+    /// Header in which the section stands: `dtl: header(NAME)` in the module comment.
+    pub header: String,
     pub items: Vec<Item>,
+}
+
+/// Part of a header.
+pub struct Section<'a> {
+    pub title: &'a str,
+    pub items: Vec<&'a Item>,
 }
 
 pub struct Item {
     pub name: String,
+    /// Name of the module in whose section it stands: `dtl: section(NAME)` in the comment of the
+    /// module, of this item, or of one before it.
+    pub section: String,
     pub first_line: usize,
     pub last_line: usize,
     pub kind: Kind,
@@ -34,6 +50,36 @@ pub enum Kind {
     Struct(syn::ItemStruct),
     Type(syn::ItemType),
     Function(Box<syn::ItemFn>),
+}
+
+impl Kind {
+    fn attributes(&self) -> &[syn::Attribute] {
+        match self {
+            Kind::Constant(constant) => &constant.attrs,
+            Kind::Struct(structure) => &structure.attrs,
+            Kind::Type(alias) => &alias.attrs,
+            Kind::Function(function) => &function.attrs,
+        }
+    }
+
+    /// Returns the names of the interface's types that the declaration of the item names.
+    pub fn mentions(&self) -> Vec<String> {
+        match self {
+            Kind::Constant(_) => Vec::new(),
+            Kind::Struct(structure) => {
+                structure.fields.iter().flat_map(|field| mentioned(&field.ty)).collect()
+            }
+            Kind::Type(alias) => mentioned(&alias.ty),
+            Kind::Function(function) => mentioned(&function.sig.inputs),
+        }
+    }
+}
+
+/// Returns the names of the interface's types that occur in code.
+fn mentioned(code: &impl Spanned) -> Vec<String> {
+    let text = code.span().source_text().unwrap_or_default();
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("dtl_")).map(str::to_owned).collect()
 }
 
 impl Item {
@@ -47,6 +93,16 @@ impl Item {
 impl Source {
     pub fn items(&self) -> impl Iterator<Item = &Item> {
         self.modules.iter().flat_map(|module| &module.items)
+    }
+
+    /// Returns the sections of a header, in the order of their modules.
+    pub fn sections<'a>(&'a self, header: &'a str) -> impl Iterator<Item = Section<'a>> {
+        let modules = self.modules.iter().filter(move |module| module.header == header);
+        let sections = modules.map(|module| Section {
+            title: &module.title,
+            items: self.items().filter(|item| item.section == module.name).collect(),
+        });
+        sections.filter(|section| !section.items.is_empty())
     }
 
     pub fn functions(&self) -> impl Iterator<Item = &str> {
@@ -73,18 +129,30 @@ pub fn read(root: &Path) -> Outcome<Source> {
     for folder in ["src/abi/mod.rs", "src/ffi/mod.rs"] {
         let path = root.join(folder);
         if path.exists() {
-            read_module(&path, &mut source)?;
+            read_module(root, &path, &mut source)?;
+        }
+    }
+    for item in source.items() {
+        if !source.modules.iter().any(|module| module.name == item.section) {
+            return Err(format!("{}: there is no section {}", item.name, item.section).into());
         }
     }
     Ok(source)
 }
 
-fn read_module(path: &Path, source: &mut Source) -> Outcome<()> {
+fn read_module(root: &Path, path: &Path, source: &mut Source) -> Outcome<()> {
     let text = std::fs::read_to_string(path)?;
     let file = syn::parse_file(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let name = path.strip_prefix(root.join("src"))?.with_extension("").display().to_string();
     let title =
-        docs(&file.attrs).into_iter().take_while(|line| !line.is_empty()).collect::<Vec<_>>();
-    let mut module = Module { path: path.into(), title: title.join("\n"), items: Vec::new() };
+        shown(&file.attrs).into_iter().take_while(|line| !line.is_empty()).collect::<Vec<_>>();
+    let header = stated(&file.attrs, "header")?.unwrap_or_else(|| HEADERS[0].to_owned());
+    if !HEADERS.contains(&header.as_str()) {
+        return Err(format!("{name}: there is no header {header}").into());
+    }
+    let mut section = stated(&file.attrs, "section")?.unwrap_or_else(|| name.clone());
+    let title = title.join("\n");
+    let mut module = Module { path: path.into(), name, title, header, items: Vec::new() };
     let mut children = Vec::new();
     for item in file.items {
         let span = item.span();
@@ -110,12 +178,20 @@ fn read_module(path: &Path, source: &mut Source) -> Outcome<()> {
             }
             _ => continue,
         };
+        section = stated(kind.attributes(), "section")?.unwrap_or(section);
         let (first_line, last_line) = (span.start().line, span.end().line);
-        module.items.push(Item { name, first_line, last_line, kind });
+        module.items.push(Item { name, section: section.clone(), first_line, last_line, kind });
     }
     module.items.retain(|item| item.name.to_lowercase().starts_with("dtl_"));
     source.modules.push(module);
-    children.iter().try_for_each(|child| read_module(child, source))
+    children.iter().try_for_each(|child| read_module(root, child, source))
+}
+
+/// Returns the argument of the fact `fact` in a doc comment: the header or section that it states.
+fn stated(attributes: &[syn::Attribute], fact: &str) -> Outcome<Option<String>> {
+    let lines = docs(attributes);
+    let facts = facts::Facts::read(lines.iter().map(String::as_str))?;
+    Ok(facts.find("", fact).and_then(|fact| fact.argument.clone()))
 }
 
 fn child_path(parent: &Path, name: &str) -> Outcome<PathBuf> {

@@ -1,8 +1,10 @@
-//! Tests of the description of the interface: what it takes from a source, and what it refuses.
+//! Tests of the description of the interface and of the headers: what they take from a source, and
+//! what they refuse.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
-use crate::{api, facts::Facts, texts};
+use crate::{api, doxygen, emit, facts::Facts, texts};
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Folder with a small library, removed at the end.
@@ -26,6 +28,12 @@ impl Tree {
         let ffi = format!("//! Functions.\n{function}\n");
         std::fs::write(root.join("src/ffi/mod.rs"), ffi).unwrap();
         Tree(root)
+    }
+
+    /// Returns the text of the header `name`.
+    fn header(&self, name: &str) -> Result<String, String> {
+        let headers = emit::headers(&self.0).map_err(|error| error.to_string())?;
+        Ok(headers.into_iter().find(|(other, _)| *other == name).unwrap().1)
     }
 
     fn describe(&self) -> Result<serde_json::Value, String> {
@@ -135,4 +143,51 @@ fn texts_are_taken_apart() {
     assert_eq!(inner.body, "A queue. Null: the default.");
     assert_eq!(inner.equivalent, "cudaStream_t");
     assert_eq!((text.equivalent.as_str(), text.threads.as_str()), ("MPI_Send", "any."));
+}
+
+#[test]
+fn items_stand_where_the_source_says() {
+    let tree = Tree::new("here", &format!("//! dtl: header(dtl_select.h)\n{}", make(COMPLETE)));
+    let (users, select) = (tree.header("dtl.h").unwrap(), tree.header("dtl_select.h").unwrap());
+    assert!(users.contains("\ntypedef struct dtl_thing_t dtl_thing_t;\n"), "{users}");
+    assert!(users.contains("\nstruct dtl_thing_t {\n    uint64_t id;\n};\n"), "{users}");
+    assert!(users.contains(" *   dtl_select.h\n *     Functions\n"), "{users}");
+    assert!(!users.contains("dtl_thing_make(") && select.contains("dtl_thing_make("), "{select}");
+    assert!(select.contains("\n/// @param[in] name its name, which may have two lines.\n"));
+    let moved = make(&format!("{COMPLETE}\n/// dtl: section(abi/mod)"));
+    let moved = Tree::new("moved", &format!("//! dtl: header(dtl_select.h)\n{moved}"));
+    assert!(moved.header("dtl.h").unwrap().contains("dtl_thing_make("));
+    let item = &moved.describe().unwrap()["sections"][0]["items"][3];
+    assert_eq!((&item["name"], &item["header"]), (&"dtl_thing_make".into(), &"dtl.h".into()));
+}
+
+#[test]
+fn headers_refuse_what_they_cannot_place_or_show() {
+    for (name, source, message) in [
+        ("section", "/// dtl: section(abi/gone)\npub const DTL_A: u32 = 1;", "no section abi/gone"),
+        ("header", "//! dtl: header(dtl_gone.h)", "no header dtl_gone.h"),
+        ("letter", "/// A \u{b5}s.\npub const DTL_A: u32 = 1;", "not ASCII: /// A"),
+        ("title", "//! and `internal`.\n\n/// A.\npub const DTL_A: u32 = 1;", "one sentence"),
+    ] {
+        let source = format!("{source}\n{}", make(COMPLETE));
+        let tree = Tree::new(name, &source);
+        if name == "title" {
+            let text = source.replacen("//! and", "//! Functions and", 1);
+            std::fs::write(tree.0.join("src/ffi/mod.rs"), text).unwrap();
+        }
+        let error = tree.header("dtl.h").unwrap_err();
+        assert!(error.contains(message), "{name}: {error}");
+    }
+}
+
+#[test]
+fn parameters_stand_one_by_one_with_their_direction() {
+    let directions = [("a", "in"), ("b", "in,out")];
+    let directions: HashMap<String, String> =
+        directions.map(|(name, direction)| (name.to_owned(), direction.to_owned())).into();
+    let before = "/// Does.\n///\n/// @param a, b  both\n///              of them.\n/// @return 0.\nint f;\n";
+    let after = "/// Does.\n///\n/// @param[in] a     both of them.\n\
+                 /// @param[in,out] b both of them.\n/// @return 0.\nint f;\n";
+    assert_eq!(doxygen::parameters(before, &directions).unwrap(), after);
+    assert!(doxygen::parameters("/// @param c  odd\n", &directions).is_err());
 }

@@ -136,7 +136,7 @@ fn add_equivalent(text: &mut Text, rest: &str) -> Part {
 }
 
 /// Splits `[in] a, b  text` into the names and the text.
-fn names(rest: &str) -> (Vec<String>, &str) {
+pub fn names(rest: &str) -> (Vec<String>, &str) {
     let mut rest = rest.trim_start();
     if let Some(after) = rest.strip_prefix('[') {
         rest = after.split_once(']').map_or(after, |(_, after)| after).trim_start();

@@ -34,12 +34,12 @@ use serde_json::Value;
 /// Description of the interface that belongs to this version of the library.
 const DESCRIPTION: &str = include_str!("../../../include/dtl-api.json");
 
-/// The interface: all items by name, in the order of the header, with the titles of their sections.
+/// The interface: all items by name, in the order of the headers, with the titles of their sections.
 pub struct Api {
     description: Value,
 }
 
-/// Item of the interface, and the section of the header that it stands in.
+/// Item of the interface, and the section of a header that it stands in.
 #[derive(Clone, Copy)]
 pub struct Item<'a> {
     /// Title of the section.
@@ -63,7 +63,7 @@ impl Api {
         self.description["version"].as_str().unwrap_or_default()
     }
 
-    /// Returns all items in the order of the header.
+    /// Returns all items in the order of the headers.
     pub fn items(&self) -> impl Iterator<Item = Item<'_>> {
         let sections = list(&self.description["sections"]);
         sections.flat_map(|section| {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: dtl-manual FOLDER
-  writes FOLDER/NAME.3 for each function, handle, struct, callback and integer type of dtl.h
+  writes FOLDER/NAME.3 for each function, handle, struct, callback and integer type of the headers
        dtl-manual --site REPOSITORY FOLDER
   writes a book for mdBook into FOLDER: the documents of the repository, and the reference";
 

@@ -70,7 +70,8 @@ impl Page {
             }
         };
         self.add(Block::Heading("SYNOPSIS"));
-        self.add(Block::Code(format!("#include <dtl.h>\n\n{text}")));
+        let header = of["header"].as_str().unwrap_or_default();
+        self.add(Block::Code(format!("#include <{header}>\n\n{text}")));
         if let Some(null) = of["null"].as_str() {
             self.add(Block::Code(format!("#define {null} /* the null {name} */")));
         }

@@ -41,6 +41,20 @@ fn a_page_says_what_the_facts_say() {
 }
 
 #[test]
+fn a_page_includes_the_header_of_its_item() {
+    let api = Api::read().unwrap();
+    for (name, header) in [
+        ("dtl_comm_send", "dtl.h"),
+        ("dtl_backend_vtable_t", "dtl_backend.h"),
+        ("dtl_policy_submit", "dtl_select.h"),
+        ("dtl_rdma_config_t", "dtl_rdma.h"),
+    ] {
+        let text = plain::page(&Page::of(&api, api.find(name).unwrap()));
+        assert!(text.contains(&format!("#include <{header}>")), "{text}");
+    }
+}
+
+#[test]
 fn prose_fits_a_terminal() {
     let api = Api::read().unwrap();
     for item in api.items().filter(|item| item.kind() == "function") {

@@ -18,10 +18,10 @@ pub const DTL_VERSION_PATCH: u32 = 0;
 pub const DTL_VERSION_STRING: &core::ffi::CStr = c"0.2.0";
 
 // -----------------------------------------------------------------------------------------------
-// Status codes. The numbers are fixed for ever; the hundreds digit is the category.
+// Statuses: permanent numbers; the hundreds digit is the category.
 
-/// Result of every call that can fail: 0 is success, everything else one of the DTL_ERROR_ codes.
-/// `dtl_status_name` names it; `dtl_last_error` tells what went wrong and what to do, in words.
+/// Result of a call that can fail: DTL_SUCCESS (0) or a DTL_ERROR_ code. `dtl_status_name` returns
+/// its name; `dtl_last_error` returns a text with the cause and the remedy.
 pub type dtl_status_t = i32;
 
 /// The call succeeded.
@@ -30,11 +30,12 @@ pub const DTL_SUCCESS: dtl_status_t = 0;
 /// A name, backend or entry does not exist. The text lists the known ones.
 pub const DTL_ERROR_NOT_FOUND: dtl_status_t = 1;
 
-/// Communication failed in a way that no other code describes. See the text.
+/// Communication failed, and no other code describes the failure. See the text.
 pub const DTL_ERROR_COMMUNICATION: dtl_status_t = 100;
 
-/// The time limit passed first. Of a call that starts and ends an operation, nothing touches the
-/// caller's buffers any more. A request that was waited for goes on (wait again, or cancel it).
+/// The time limit expired. After a blocking call that starts and completes an operation, nothing
+/// accesses the caller's buffers any more. A request that was waited for continues: wait again, or
+/// cancel it.
 pub const DTL_ERROR_TIMEOUT: dtl_status_t = 106;
 
 /// The operation was cancelled, or the object it waited on was destroyed by another thread.
@@ -43,114 +44,116 @@ pub const DTL_ERROR_CANCELED: dtl_status_t = 107;
 /// The connection to a peer that is (or may be) alive was lost.
 pub const DTL_ERROR_CONNECTION_LOST: dtl_status_t = 108;
 
-/// A rank died or left. The text names it. Talk to the living, or destroy the communicator.
+/// A rank died or left. The text names it. Communicate with the others, or destroy the
+/// communicator.
 pub const DTL_ERROR_RANK_FAILURE: dtl_status_t = 109;
 
-/// The message was longer than the receive buffer: the buffer is full, the info tells the true size
-/// (where messages are not MPI's own, see dtl_comm_recv).
+/// The message was longer than the receive buffer. The buffer is full, and the info has the true
+/// size (for messages that MPI itself carries, see dtl_comm_recv).
 pub const DTL_ERROR_TRUNCATED: dtl_status_t = 112;
 
-/// A memory operation failed in a way that no other code describes. See the text.
+/// A memory operation failed, and no other code describes the failure. See the text.
 pub const DTL_ERROR_MEMORY: dtl_status_t = 200;
 
-/// Not enough memory of this kind. Free some, or ask for less.
+/// There is not enough memory of this kind. Free some, or request less.
 pub const DTL_ERROR_OUT_OF_MEMORY: dtl_status_t = 202;
 
-/// The text buffer is too small: nothing was written but the length needed.
+/// The text buffer is too small. Only the required length was written.
 pub const DTL_ERROR_BUFFER_TOO_SMALL: dtl_status_t = 303;
 
-/// An index or range lies outside the object. The text gives both.
+/// An index or range lies outside the object. The text has both.
 pub const DTL_ERROR_OUT_OF_BOUNDS: dtl_status_t = 401;
 
-/// A rank or root is not in 0 ... size-1.
+/// A rank or root is not in the range 0 to size-1.
 pub const DTL_ERROR_INVALID_RANK: dtl_status_t = 403;
 
-/// An argument has a value that makes no sense here. The text names it and what is allowed.
+/// An argument has an invalid value. The text names it and the allowed values.
 pub const DTL_ERROR_INVALID_ARGUMENT: dtl_status_t = 410;
 
 /// A pointer that must not be NULL is NULL.
 pub const DTL_ERROR_NULL_POINTER: dtl_status_t = 411;
 
-/// The handle is null, stale (destroyed), of another type, or was never made by this process.
+/// The handle is null, stale (destroyed), of another type, or was never created by this process.
 pub const DTL_ERROR_INVALID_HANDLE: dtl_status_t = 412;
 
 /// The name or rank is taken. Choose another, or pass DTL_REGISTER_REPLACE.
 pub const DTL_ERROR_ALREADY_EXISTS: dtl_status_t = 413;
 
-/// The dtype and the operation, or two dtypes, do not go together.
+/// The dtype and the operation, or two dtypes, are incompatible.
 pub const DTL_ERROR_TYPE: dtl_status_t = 414;
 
-/// More than one candidate fits equally well. The text names them.
+/// More than one candidate matches equally well. The text names them.
 pub const DTL_ERROR_AMBIGUOUS: dtl_status_t = 415;
 
 /// A fixed limit of the library is reached. The text names it.
 pub const DTL_ERROR_LIMIT: dtl_status_t = 416;
 
-/// The caller was built against an interface that this library does not speak.
+/// The caller was built for an interface version that this library does not support.
 pub const DTL_ERROR_INCOMPATIBLE_ABI: dtl_status_t = 417;
 
-/// The object is in use. Finish or destroy what uses it, then call again.
+/// The object is in use. Finish or destroy its users, then call again.
 pub const DTL_ERROR_BUSY: dtl_status_t = 418;
 
-/// This backend or build cannot do that, and nothing was done instead.
+/// This backend or build does not support the operation, and nothing was done instead.
 pub const DTL_ERROR_NOT_SUPPORTED: dtl_status_t = 420;
 
-/// A backend failed in a way that no other code describes. See the text.
+/// A backend failed, and no other code describes the failure. See the text.
 pub const DTL_ERROR_BACKEND: dtl_status_t = 500;
 
-/// The backend cannot run here. The text gives the reason (`dtl_backend_is_available` too).
+/// The backend cannot run here. The text has the reason, as `dtl_backend_is_available` reports it.
 pub const DTL_ERROR_UNAVAILABLE: dtl_status_t = 501;
 
-/// The backend could run here but failed to start.
+/// The backend can run here, but failed to start.
 pub const DTL_ERROR_INIT_FAILED: dtl_status_t = 502;
 
-/// A device failed so that nothing can be done with it any more in this process, and what was in
-/// its memory is gone. The text has the driver's reason. Destroy what was made on it; use another
-/// device, or start a new process.
+/// A device failed. It is unusable in this process from now on, and the contents of its memory are
+/// lost. The text has the driver's reason. Destroy the objects created on it; use another device,
+/// or start a new process.
 pub const DTL_ERROR_DEVICE_LOST: dtl_status_t = 503;
 
-/// The CUDA driver answered an error. The text has its code and name.
+/// The CUDA driver returned an error. The text has its code and name.
 pub const DTL_ERROR_CUDA: dtl_status_t = 510;
 
-/// OpenCL answered an error. The text has its code and name.
+/// OpenCL returned an error. The text has its code and name.
 pub const DTL_ERROR_OPENCL: dtl_status_t = 515;
 
-/// MPI answered an error. The text has its class and string.
+/// MPI returned an error. The text has its class and string.
 pub const DTL_ERROR_MPI: dtl_status_t = 530;
 
-/// NCCL answered an error. The text has its code and name.
+/// NCCL returned an error. The text has its code and name.
 pub const DTL_ERROR_NCCL: dtl_status_t = 540;
 
 /// A verbs call or completion failed. The text has its code and name.
 pub const DTL_ERROR_VERBS: dtl_status_t = 560;
 
-/// A slot of a registered (native) backend returned a number that is not a status, or wrote an
-/// invalid output: a boolean other than 0 and 1, a source that is not a rank, or a match word that
-/// differs from the receive's. The text has slot and value.
+/// A slot of a registered backend returned a number that is not a status, or wrote an invalid
+/// output: a boolean other than 0 and 1, a source that is not a rank, or a match word that differs
+/// from that of the receive. The text has the slot and the value.
 pub const DTL_ERROR_NATIVE_BACKEND: dtl_status_t = 570;
 
-/// A kernel's source did not compile or link. The text has the compiler's first error;
-/// dtl_module_log has all.
+/// The source of a kernel did not compile or link. The text has the first error of the compiler;
+/// dtl_module_log has the whole log.
 pub const DTL_ERROR_COMPILE_FAILED: dtl_status_t = 580;
 
-/// A bug in the library (a caught panic). The text names the place; please report it.
+/// The library has a bug (a caught panic). The text names the place; please report it.
 pub const DTL_ERROR_INTERNAL: dtl_status_t = 900;
 
-/// The slot exists in the interface but this version does not implement it.
+/// The slot exists in the interface, but this version does not implement it.
 pub const DTL_ERROR_NOT_IMPLEMENTED: dtl_status_t = 901;
 
-/// The call is not allowed in this state: before dtl_init after a dtl_finalize, or out of order.
+/// The call is not allowed in this state: after dtl_finalize without a new dtl_init, or in the
+/// wrong order.
 pub const DTL_ERROR_INVALID_STATE: dtl_status_t = 902;
 
 /// This process is a fork of one that used the library. Call dtl_init_after_fork first.
 pub const DTL_ERROR_FORKED: dtl_status_t = 903;
 
 // -----------------------------------------------------------------------------------------------
-// Typed 64-bit handles. `{0}` is null; the number means nothing outside this process.
+// Handles
 
-/// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
-/// calling thread's current backend: the last one given to `dtl_backend_set_device`, else
-/// `dtl_backend_get(NULL)`; that again once the current one is unregistered.
+/// Backend: a built-in or a registered one. In a call, DTL_BACKEND_NULL is the current backend of
+/// the calling thread: the last one passed to `dtl_backend_set_device`, otherwise that of
+/// `dtl_backend_get(NULL)`. The latter also applies after the current one is unregistered.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_backend_t {
@@ -161,8 +164,8 @@ pub struct dtl_backend_t {
 /// The null dtl_backend_t.
 pub const DTL_BACKEND_NULL: dtl_backend_t = dtl_backend_t { id: 0 };
 
-/// An in-order queue of work on a device (Equivalent: cudaStream_t). DTL_STREAM_NULL in a call
-/// means the default stream of the calling thread's current device.
+/// In-order queue of work on a device (Equivalent: cudaStream_t). In a call, DTL_STREAM_NULL is the
+/// default stream of the calling thread's current device.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_stream_t {
@@ -173,7 +176,7 @@ pub struct dtl_stream_t {
 /// The null dtl_stream_t.
 pub const DTL_STREAM_NULL: dtl_stream_t = dtl_stream_t { id: 0 };
 
-/// A point in a stream's work (Equivalent: cudaEvent_t).
+/// Marker in the work of a stream (Equivalent: cudaEvent_t).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_event_t {
@@ -184,8 +187,8 @@ pub struct dtl_event_t {
 /// The null dtl_event_t.
 pub const DTL_EVENT_NULL: dtl_event_t = dtl_event_t { id: 0 };
 
-/// Runs functions and loops on the host: inline, sequentially, on a pool, or on a backend's own
-/// threads.
+/// Executor, which runs functions and loops on the host: inline, sequentially, on a thread pool, or
+/// on the threads of a backend.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_executor_t {
@@ -196,7 +199,7 @@ pub struct dtl_executor_t {
 /// The null dtl_executor_t.
 pub const DTL_EXECUTOR_NULL: dtl_executor_t = dtl_executor_t { id: 0 };
 
-/// A function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
+/// Function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_kernel_t {
@@ -207,7 +210,9 @@ pub struct dtl_kernel_t {
 /// The null dtl_kernel_t.
 pub const DTL_KERNEL_NULL: dtl_kernel_t = dtl_kernel_t { id: 0 };
 
-/// A group of ranks that exchange messages (Equivalent: MPI_Comm).
+/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). DTL_COMM_WORLD is
+/// opened by the first call that uses it, so that even a local call may then wait for the other
+/// ranks, up to 30 s.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_comm_t {
@@ -218,7 +223,8 @@ pub struct dtl_comm_t {
 /// The null dtl_comm_t.
 pub const DTL_COMM_NULL: dtl_comm_t = dtl_comm_t { id: 0 };
 
-/// An operation in flight (Equivalent: MPI_Request). Stale once it has completed.
+/// Operation in progress (Equivalent: MPI_Request). The handle is stale once the operation has
+/// completed.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_request_t {
@@ -229,8 +235,7 @@ pub struct dtl_request_t {
 /// The null dtl_request_t.
 pub const DTL_REQUEST_NULL: dtl_request_t = dtl_request_t { id: 0 };
 
-/// A message that dtl_comm_mprobe has found and taken: dtl_comm_mrecv receives it (Equivalent:
-/// MPI_Message).
+/// Message that dtl_comm_mprobe has matched; dtl_comm_mrecv receives it (Equivalent: MPI_Message).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_message_t {
@@ -241,7 +246,7 @@ pub struct dtl_message_t {
 /// The null dtl_message_t.
 pub const DTL_MESSAGE_NULL: dtl_message_t = dtl_message_t { id: 0 };
 
-/// Memory of a backend that is kept for later allocations (Equivalent: cudaMemPool_t).
+/// Pool of a backend's memory, kept for later allocations (Equivalent: cudaMemPool_t).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_pool_t {
@@ -252,7 +257,8 @@ pub struct dtl_pool_t {
 /// The null dtl_pool_t.
 pub const DTL_POOL_NULL: dtl_pool_t = dtl_pool_t { id: 0 };
 
-/// Memory of each rank of a communicator that the others read and change (Equivalent: MPI_Win).
+/// Window: memory of each rank of a communicator that the other ranks read and modify (Equivalent:
+/// MPI_Win).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_win_t {
@@ -263,7 +269,7 @@ pub struct dtl_win_t {
 /// The null dtl_win_t.
 pub const DTL_WIN_NULL: dtl_win_t = dtl_win_t { id: 0 };
 
-/// Compiled source: kernels are taken out of it by name (Equivalent: CUmodule).
+/// Compiled source, from which kernels are obtained by name (Equivalent: CUmodule).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_module_t {
@@ -274,8 +280,8 @@ pub struct dtl_module_t {
 /// The null dtl_module_t.
 pub const DTL_MODULE_NULL: dtl_module_t = dtl_module_t { id: 0 };
 
-/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent:
-/// DLPack's DLTensor and what keeps its memory).
+/// Array in memory of a backend: elements of one dtype with a shape and strides (Equivalent:
+/// DLPack's DLTensor and the owner of its memory).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_array_t {
@@ -286,7 +292,7 @@ pub struct dtl_array_t {
 /// The null dtl_array_t.
 pub const DTL_ARRAY_NULL: dtl_array_t = dtl_array_t { id: 0 };
 
-/// A policy that selects a resource for each task, and the resources it selects from.
+/// Policy that selects a resource for each task, together with the resources it selects from.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_policy_t {
@@ -297,8 +303,8 @@ pub struct dtl_policy_t {
 /// The null dtl_policy_t.
 pub const DTL_POLICY_NULL: dtl_policy_t = dtl_policy_t { id: 0 };
 
-/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent:
-/// DaCe's TargetDispatcher).
+/// Dispatcher: a table of handlers and the rules that select one, see dtl_dispatch_key_t
+/// (Equivalent: DaCe's TargetDispatcher).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dispatcher_t {
@@ -309,7 +315,7 @@ pub struct dtl_dispatcher_t {
 /// The null dtl_dispatcher_t.
 pub const DTL_DISPATCHER_NULL: dtl_dispatcher_t = dtl_dispatcher_t { id: 0 };
 
-/// A handler in a dispatcher.
+/// Registration of a handler in a dispatcher.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_registration_t {
@@ -321,34 +327,34 @@ pub struct dtl_registration_t {
 pub const DTL_REGISTRATION_NULL: dtl_registration_t = dtl_registration_t { id: 0 };
 
 // -----------------------------------------------------------------------------------------------
-// Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
+// Enumeration words, dtypes, reduction operations: the built-in values.
 
-/// A member of an extensible enumeration, or an instance of one that is a template: bits 63..48
-/// enumeration | 47..32 value of the member | 31..0 instance (0 = the member itself). 0 = invalid.
-/// Compare words with ==, or with `dtl_ev_match` where instances may come. Programs, backends and
-/// plugins add members (`dtl_enum_register`); these are the built-in ones. Their names, for
-/// `dtl_ev_name` and in JSON, are at dtl_enum_t.
+/// Word of an extensible enumeration: a member, or an instance of a member that is a template. Bits
+/// 63..48 are the enumeration, 47..32 the value of the member, 31..0 the instance (0 = the member
+/// itself). 0 is invalid. Compare words with ==, or with `dtl_ev_match` if they may be instances.
+/// Programs, backends and plugins add members (`dtl_enum_register`). The built-in ones follow;
+/// dtl_enum_t lists their names for `dtl_ev_name` and JSON.
 pub type dtl_enum_word_t = u64;
 
-/// Memory that the host allocates and pages as it likes.
+/// Pageable host memory.
 pub const DTL_MEMORY_HOST: dtl_enum_word_t = 0x0001_0001_0000_0000;
 
-/// Memory of a device. The host may not be able to read it: see `dtl_mem_kind_info`.
+/// Device memory. The host may not be able to access it: see `dtl_mem_kind_info`.
 pub const DTL_MEMORY_DEVICE: dtl_enum_word_t = 0x0001_0002_0000_0000;
 
-/// Host memory that stays in place (page-locked), for fast transfers.
+/// Page-locked host memory, for fast transfers.
 pub const DTL_MEMORY_PINNED: dtl_enum_word_t = 0x0001_0003_0000_0000;
 
-/// One address valid on host and device; pages move by themselves.
+/// Memory with one address on host and device, whose pages migrate automatically.
 pub const DTL_MEMORY_MANAGED: dtl_enum_word_t = 0x0001_0004_0000_0000;
 
-/// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it
-/// is the host's, begins as zeros, and its pages are taken when it is allocated; of "cuda" it is
-/// the device's.
+/// Memory that can be shared with other processes on the node: see `dtl_mem_export`. On "host" it
+/// is host memory, zero-initialised, whose pages are allocated at once. On "cuda" it is device
+/// memory.
 pub const DTL_MEMORY_SHARED: dtl_enum_word_t = 0x0001_0005_0000_0000;
 
-/// Template of what a tolerant parse did not know: its instances keep the text. The same in each
-/// enumeration below.
+/// Template of memory kinds that a tolerant parse did not recognise; its instances hold the text.
+/// Every built-in enumeration has such a template.
 pub const DTL_MEMORY_UNDEFINED: dtl_enum_word_t = 0x0001_FFFF_0000_0000;
 
 /// A CPU.
@@ -360,22 +366,22 @@ pub const DTL_DEVICE_GPU: dtl_enum_word_t = 0x0002_0002_0000_0000;
 /// Any other accelerator.
 pub const DTL_DEVICE_ACCELERATOR: dtl_enum_word_t = 0x0002_0003_0000_0000;
 
-/// A device that computes nothing (the null backend).
+/// A device that computes nothing (backend "null").
 pub const DTL_DEVICE_NONE: dtl_enum_word_t = 0x0002_0004_0000_0000;
 
-/// A device that a tolerant parse did not know.
+/// Template of device kinds that a tolerant parse did not recognise.
 pub const DTL_DEVICE_UNDEFINED: dtl_enum_word_t = 0x0002_FFFF_0000_0000;
 
-/// Run in order, in the calling thread.
+/// Execution in order, in the calling thread.
 pub const DTL_SCHEDULE_SEQUENTIAL: dtl_enum_word_t = 0x0003_0001_0000_0000;
 
-/// Run on several host threads.
+/// Execution on several host threads.
 pub const DTL_SCHEDULE_MULTICORE: dtl_enum_word_t = 0x0003_0002_0000_0000;
 
-/// Run as a grid of blocks on a device.
+/// Execution as a grid of blocks on a device.
 pub const DTL_SCHEDULE_DEVICE: dtl_enum_word_t = 0x0003_0003_0000_0000;
 
-/// A schedule that a tolerant parse did not know.
+/// Template of schedules that a tolerant parse did not recognise.
 pub const DTL_SCHEDULE_UNDEFINED: dtl_enum_word_t = 0x0003_FFFF_0000_0000;
 
 /// C source.
@@ -387,34 +393,34 @@ pub const DTL_LANGUAGE_CUDA: dtl_enum_word_t = 0x0004_0002_0000_0000;
 /// OpenCL C source.
 pub const DTL_LANGUAGE_OPENCL: dtl_enum_word_t = 0x0004_0003_0000_0000;
 
-/// PTX, NVIDIA's intermediate text.
+/// PTX, the intermediate text of NVIDIA.
 pub const DTL_LANGUAGE_PTX: dtl_enum_word_t = 0x0004_0004_0000_0000;
 
-/// SPIR-V, a binary.
+/// SPIR-V binary.
 pub const DTL_LANGUAGE_SPIRV: dtl_enum_word_t = 0x0004_0005_0000_0000;
 
-/// Whatever binary the backend's own driver loads: a cubin, a program binary of OpenCL.
+/// Any binary that the backend's driver loads: a cubin, a program binary of OpenCL.
 pub const DTL_LANGUAGE_BINARY: dtl_enum_word_t = 0x0004_0006_0000_0000;
 
-/// A language that a tolerant parse did not know.
+/// Template of languages that a tolerant parse did not recognise.
 pub const DTL_LANGUAGE_UNDEFINED: dtl_enum_word_t = 0x0004_FFFF_0000_0000;
 
-/// Nothing is measured.
+/// No measurement.
 pub const DTL_INSTRUMENTATION_NONE: dtl_enum_word_t = 0x0005_0001_0000_0000;
 
-/// Times by the host's clock.
+/// Times of the host clock.
 pub const DTL_INSTRUMENTATION_TIMER: dtl_enum_word_t = 0x0005_0002_0000_0000;
 
-/// Times by events in a stream (`dtl_event_elapsed_ns`).
+/// Times of events in a stream (`dtl_event_elapsed_ns`).
 pub const DTL_INSTRUMENTATION_EVENTS: dtl_enum_word_t = 0x0005_0003_0000_0000;
 
-/// Counters of the hardware: instructions, cache misses.
+/// Hardware counters: instructions, cache misses.
 pub const DTL_INSTRUMENTATION_COUNTERS: dtl_enum_word_t = 0x0005_0004_0000_0000;
 
 /// Named spans of a trace.
 pub const DTL_INSTRUMENTATION_SPANS: dtl_enum_word_t = 0x0005_0005_0000_0000;
 
-/// An instrumentation that a tolerant parse did not know.
+/// Template of instrumentations that a tolerant parse did not recognise.
 pub const DTL_INSTRUMENTATION_UNDEFINED: dtl_enum_word_t = 0x0005_FFFF_0000_0000;
 
 /// Allocation of memory.
@@ -429,42 +435,41 @@ pub const DTL_OPERATION_LAUNCH: dtl_enum_word_t = 0x0006_0003_0000_0000;
 /// Compilation of source.
 pub const DTL_OPERATION_COMPILE: dtl_enum_word_t = 0x0006_0004_0000_0000;
 
-/// An operation that a tolerant parse did not know.
+/// Template of operations that a tolerant parse did not recognise.
 pub const DTL_OPERATION_UNDEFINED: dtl_enum_word_t = 0x0006_FFFF_0000_0000;
 
-/// It has devices. Of this and all that follow: the member's name is the text that
-/// `dtl_backend_supports` takes.
+/// Feature: devices. The names of the features are the texts that `dtl_backend_supports` accepts.
 pub const DTL_FEATURE_DEVICE: dtl_enum_word_t = 0x0007_0001_0000_0000;
 
-/// It has memory.
+/// Feature: memory.
 pub const DTL_FEATURE_MEMORY: dtl_enum_word_t = 0x0007_0002_0000_0000;
 
-/// It copies by itself.
+/// Feature: copies of its own.
 pub const DTL_FEATURE_TRANSFER: dtl_enum_word_t = 0x0007_0003_0000_0000;
 
-/// It executes.
+/// Feature: execution.
 pub const DTL_FEATURE_EXEC: dtl_enum_word_t = 0x0007_0004_0000_0000;
 
-/// It makes kernels from source.
+/// Feature: kernels from source.
 pub const DTL_FEATURE_MODULES: dtl_enum_word_t = 0x0007_0005_0000_0000;
 
-/// It communicates.
+/// Feature: communicators.
 pub const DTL_FEATURE_COMM: dtl_enum_word_t = 0x0007_0006_0000_0000;
 
-/// It has streams of its own.
+/// Feature: streams, native ones or those that the library provides.
 pub const DTL_FEATURE_STREAMS: dtl_enum_word_t = 0x0007_0007_0000_0000;
 
-/// It copies and launches while the caller goes on.
+/// Feature: copies and launches for which the caller does not wait.
 pub const DTL_FEATURE_ASYNC: dtl_enum_word_t = 0x0007_0008_0000_0000;
 
-/// The threads of a launch's block share memory.
+/// Feature: memory that the threads of a block share.
 pub const DTL_FEATURE_SHARED_MEMORY: dtl_enum_word_t = 0x0007_0009_0000_0000;
 
-/// A feature that a tolerant parse did not know.
+/// Template of features that a tolerant parse did not recognise.
 pub const DTL_FEATURE_UNDEFINED: dtl_enum_word_t = 0x0007_FFFF_0000_0000;
 
-/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. Which
-/// operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
+/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. The table
+/// at dtl_reduce_op_t lists the operations for each dtype. Equivalent: MPI_Datatype.
 pub type dtl_dtype_t = i32;
 
 /// Signed 8-bit integer.
@@ -497,17 +502,18 @@ pub const DTL_DTYPE_FLOAT32: dtl_dtype_t = 8;
 /// IEEE 754 binary64.
 pub const DTL_DTYPE_FLOAT64: dtl_dtype_t = 9;
 
-/// 8 bits without a meaning: only bitwise operations.
+/// 8 bits without a meaning. Supports bitwise operations only.
 pub const DTL_DTYPE_BYTE: dtl_dtype_t = 10;
 
-/// One byte, 0 = false, anything else = true: only logical operations.
+/// One byte: 0 is false, anything else is true. Supports logical operations only.
 pub const DTL_DTYPE_BOOL: dtl_dtype_t = 11;
 
 /// IEEE 754 binary16. SUM and PROD are computed in binary32 and rounded to nearest, ties to even,
-/// after each step, which gives what binary16 arithmetic gives.
+/// after each step. The results are those of binary16 arithmetic.
 pub const DTL_DTYPE_FLOAT16: dtl_dtype_t = 12;
 
-/// bfloat16: the upper half of a binary32. Computed as FLOAT16 is.
+/// bfloat16: the upper half of a binary32. SUM and PROD are computed in binary32 and rounded to
+/// nearest, ties to even, after each step.
 pub const DTL_DTYPE_BFLOAT16: dtl_dtype_t = 13;
 
 /// Two FLOAT32, real part first. Equivalent: float _Complex, MPI_C_FLOAT_COMPLEX.
@@ -516,9 +522,9 @@ pub const DTL_DTYPE_COMPLEX64: dtl_dtype_t = 14;
 /// Two FLOAT64, real part first. Equivalent: double _Complex, MPI_C_DOUBLE_COMPLEX.
 pub const DTL_DTYPE_COMPLEX128: dtl_dtype_t = 15;
 
-/// For MINLOC and MAXLOC, as all that follow: a C struct { value; index } with the members' natural
-/// alignment; what is in its padding does not matter. Here struct { float value; int32_t index; },
-/// 8 bytes. Equivalent: MPI_FLOAT_INT.
+/// struct { float value; int32_t index; }, 8 bytes. This and the following are for MINLOC and
+/// MAXLOC: C structs { value; index } with the natural alignment of their members; the content of
+/// padding is ignored. Equivalent: MPI_FLOAT_INT.
 pub const DTL_DTYPE_FLOAT32_INT32: dtl_dtype_t = 16;
 
 /// struct { double value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent:
@@ -541,9 +547,10 @@ pub const DTL_DTYPE_FLOAT64_INT64: dtl_dtype_t = 21;
 /// struct { int64_t value; int64_t index; }, 16 bytes.
 pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
 
-/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` are above 4096 and
-/// never the number of a dtype that `dtl_dtype_create` made, so that an operation passed as a dtype
-/// is refused, and the reverse. Equivalent: MPI_Op. Which goes with which dtype:
+/// Reduction operation. Built-in ones are below 256. Those of `dtl_op_create` are above 4096 and
+/// differ from all numbers of `dtl_dtype_create`, so that an operation passed as a dtype is
+/// refused, and the reverse. Equivalent: MPI_Op. The following combinations are supported; any
+/// other is DTL_ERROR_TYPE:
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
 ///   MIN MAX             integers, floats
@@ -553,23 +560,28 @@ pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
 ///   REPLACE NO_OP       every dtype, those of dtl_dtype_create included
 ///   of dtl_op_create    every dtype
 ///
-/// Anything else is DTL_ERROR_TYPE. Which operand is the left one: that of the lower ranks. A NaN
-/// that SUM or PROD gives is always the positive quiet one without payload, so that every rank gets
-/// the same bits.
+/// The left operand is that of the lower ranks. A NaN that results from SUM or PROD is always the
+/// positive quiet NaN without payload, so that every rank gets the same bits.
 pub type dtl_reduce_op_t = i32;
 
-/// Folds `count` elements: inout[i] = in[i] op inout[i]. `in` is the part of the lower ranks, so an
-/// operation that does not commute sees its operands in the order of ranks. It must be associative:
-/// ranks may be grouped in any way. `in` must not be written; the two do not overlap. Both are
-/// aligned as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
-/// dtl_op_create. Thread: one that is in a call on the communicator. Locks held: none of the
-/// program's. It may block, must not throw. It may call dtl_ functions, but no collective on the
-/// same communicator (dtl_comm_shrink is one, too): within one that waits that answers
-/// DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step.
-/// dtl_finalize answers DTL_ERROR_BUSY. Destroying the operation or the dtype there is allowed, and
-/// so is destroying communicators and windows. What is in its own way answers DTL_ERROR_BUSY:
-/// dtl_comm_destroy of the communicator of the collective that calls it, and waiting for,
-/// cancelling or destroying the request of that collective. Equivalent: MPI_User_function.
+/// Reduces `count` elements: inout[i] = in[i] op inout[i].
+///
+/// `in` is the operand of the lower ranks, so an operation that does not commute gets its operands
+/// in the order of the ranks. The operation must be associative, because ranks may be grouped in
+/// any way. The function must not write `in`. The two do not overlap. Both are aligned like the
+/// caller's buffers, or to 64 bytes.
+///
+/// It runs in a thread that is in a call on the communicator. No lock of the program is held. It
+/// may block, and must not throw. It may call dtl_ functions, and may destroy the operation, the
+/// dtype, communicators and windows, with these exceptions: a collective on the same communicator
+/// (dtl_comm_shrink is one) returns DTL_ERROR_BUSY inside a blocking collective. Inside a
+/// non-blocking one it would start, and the ranks would get out of step: do not call it.
+/// dtl_finalize, dtl_comm_destroy of the communicator of the current collective, and waiting for,
+/// cancelling or destroying the request of that collective return DTL_ERROR_BUSY.
+///
+/// @param dtype  The dtype of the call.
+/// @param user   That of dtl_op_create.
+/// Equivalent: MPI_User_function.
 pub type dtl_op_fn_t = Option<
     extern "C" fn(
         r#in: *const c_void,
@@ -580,14 +592,15 @@ pub type dtl_op_fn_t = Option<
     ),
 >;
 
-/// Flag of `dtl_op_create`: a op b = b op a, so operands may be taken in any order.
+/// Flag of `dtl_op_create`: the operation commutes (a op b = b op a), so operands may be taken in
+/// any order.
 pub const DTL_OP_COMMUTES: u64 = 1;
 
 /// Sum. Integers wrap around. Equivalent: MPI_SUM.
 pub const DTL_OP_SUM: dtl_reduce_op_t = 0;
 
-/// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the
-/// repair of infinities that C's Annex G makes. Equivalent: MPI_PROD.
+/// Product. Integers wrap around. Complex numbers use the plain formula (ac - bd) + (ad + bc) i,
+/// without the recovery of infinities in Annex G of the C standard. Equivalent: MPI_PROD.
 pub const DTL_OP_PROD: dtl_reduce_op_t = 1;
 
 /// Minimum. A NaN on either side gives NaN.
@@ -596,45 +609,46 @@ pub const DTL_OP_MIN: dtl_reduce_op_t = 2;
 /// Maximum. A NaN on either side gives NaN.
 pub const DTL_OP_MAX: dtl_reduce_op_t = 3;
 
-/// Logical and, of integers and bool: gives 0 or 1.
+/// Logical and of integers and BOOL. The result is 0 or 1.
 pub const DTL_OP_LAND: dtl_reduce_op_t = 4;
 
-/// Logical or, of integers and bool: gives 0 or 1.
+/// Logical or of integers and BOOL. The result is 0 or 1.
 pub const DTL_OP_LOR: dtl_reduce_op_t = 5;
 
-/// Bitwise and, of integers and byte.
+/// Bitwise and of integers and BYTE.
 pub const DTL_OP_BAND: dtl_reduce_op_t = 6;
 
-/// Bitwise or, of integers and byte.
+/// Bitwise or of integers and BYTE.
 pub const DTL_OP_BOR: dtl_reduce_op_t = 7;
 
-/// Logical exclusive or, of integers and bool: gives 0 or 1.
+/// Logical exclusive or of integers and BOOL. The result is 0 or 1.
 pub const DTL_OP_LXOR: dtl_reduce_op_t = 8;
 
-/// Bitwise exclusive or, of integers and byte.
+/// Bitwise exclusive or of integers and BYTE.
 pub const DTL_OP_BXOR: dtl_reduce_op_t = 9;
 
-/// The pair with the lower value; of equal values the one with the lower index. A NaN wins over
-/// numbers; of two NaNs the one with the lower index. Equivalent: MPI_MINLOC.
+/// The pair with the lower value; if the values are equal, the one with the lower index. A NaN
+/// takes precedence over numbers; of two NaNs, the one with the lower index is the result.
+/// Equivalent: MPI_MINLOC.
 pub const DTL_OP_MINLOC: dtl_reduce_op_t = 10;
 
-/// The pair with the higher value; else as MINLOC (of equal values, the lower index). Equivalent:
-/// MPI_MAXLOC.
+/// The pair with the higher value; if the values are equal, the one with the lower index. A NaN
+/// takes precedence over numbers; of two NaNs, the one with the lower index is the result.
+/// Equivalent: MPI_MAXLOC.
 pub const DTL_OP_MAXLOC: dtl_reduce_op_t = 11;
 
-/// The right operand: of a reduction, the highest rank's. Equivalent: MPI_REPLACE.
+/// The right operand; in a reduction, that of the highest rank. Equivalent: MPI_REPLACE.
 pub const DTL_OP_REPLACE: dtl_reduce_op_t = 12;
 
-/// The left operand: of a reduction, rank 0's. Equivalent: MPI_NO_OP.
+/// The left operand; in a reduction, that of rank 0. Equivalent: MPI_NO_OP.
 pub const DTL_OP_NO_OP: dtl_reduce_op_t = 13;
 
 // -----------------------------------------------------------------------------------------------
-// Extensible enumerations: their numbers, and the attributes of templates and instances. The
-// built-in members are words, above.
+// Extensible enumerations: their numbers, and the attributes of templates and instances.
 
-/// An enumeration: memory kinds, schedules and so on. Built-in ones are below 256, those of
-/// `dtl_enum_create` from 256 on. It lives as long as the process, as its members and their
-/// instances do: over dtl_finalize, too.
+/// Number of an extensible enumeration: of memory kinds, schedules and so on. Built-in ones are
+/// below 256, those of `dtl_enum_create` start at 256. Enumerations, members and their instances
+/// exist until the process ends, across dtl_finalize.
 ///
 ///   Memory           Host Device Pinned Managed Shared
 ///   Device           CPU GPU Accelerator None
@@ -644,14 +658,14 @@ pub const DTL_OP_NO_OP: dtl_reduce_op_t = 13;
 ///   Operation        Alloc Copy Launch Compile
 ///   Feature          device memory transfer exec modules comm streams async shared_memory
 ///
-/// and in each of them the template Undefined, of value 65535, with the field "text". Dtypes and
-/// reduction operations are numbers of their own, which programs add to with `dtl_dtype_create` and
+/// Each of them also has the template Undefined, with value 65535 and the field "text". Dtypes and
+/// reduction operations are separate numbers, to which programs add with `dtl_dtype_create` and
 /// `dtl_op_create`.
 ///
-/// A member's *value* is the 16 bits in its word: 1 to 65534. In a built-in enumeration those below
-/// 256 are given by this library and by automatic registration only, so that a value which a
-/// backend has chosen stays its own in every later version; choose one from 256 on and write its
-/// word into your code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
+/// The *value* of a member is the 16 bits in its word: 1 to 65534. In a built-in enumeration, only
+/// this library and automatic registration assign values below 256, so a value that a backend has
+/// chosen stays unique in every later version. Choose one from 256 on, and write its word into the
+/// code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
 pub type dtl_enum_t = u32;
 
 /// Kinds of memory: DTL_MEMORY_....
@@ -660,120 +674,123 @@ pub const DTL_ENUM_MEMORY: dtl_enum_t = 1;
 /// Kinds of devices: DTL_DEVICE_....
 pub const DTL_ENUM_DEVICE: dtl_enum_t = 2;
 
-/// How a loop or a kernel is spread: DTL_SCHEDULE_....
+/// Schedules of loops and kernels: DTL_SCHEDULE_....
 pub const DTL_ENUM_SCHEDULE: dtl_enum_t = 3;
 
-/// Languages of source and binaries: DTL_LANGUAGE_....
+/// Languages of sources and binaries: DTL_LANGUAGE_....
 pub const DTL_ENUM_LANGUAGE: dtl_enum_t = 4;
 
-/// How something is measured: DTL_INSTRUMENTATION_....
+/// Kinds of measurement: DTL_INSTRUMENTATION_....
 pub const DTL_ENUM_INSTRUMENTATION: dtl_enum_t = 5;
 
 /// Operations of a backend: DTL_OPERATION_....
 pub const DTL_ENUM_OPERATION: dtl_enum_t = 6;
 
-/// What a backend may have: DTL_FEATURE_....
+/// Features of backends: DTL_FEATURE_....
 pub const DTL_ENUM_FEATURE: dtl_enum_t = 7;
 
-/// Flag of `dtl_enum_create`: with a template Undefined, so that unknown names can be kept.
+/// Flag of `dtl_enum_create`: adds the template Undefined, which can represent unknown names.
 pub const DTL_ENUM_WITH_UNDEFINED: u64 = 1;
 
-/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the
+/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined that holds the
 /// text.
 pub const DTL_EV_TOLERANT: u64 = 1;
 
-/// An attribute that is 0 or 1 (everything but 0 counts as 1); in `integer`.
+/// Attribute kind: truth value, in `integer`. Everything but 0 counts as 1.
 pub const DTL_ATTR_BOOL: u32 = 1;
 
-/// An int64_t; in `integer`, as its bits.
+/// Attribute kind: int64_t, in `integer`, as its bits.
 pub const DTL_ATTR_I64: u32 = 2;
 
-/// A uint64_t; in `integer`.
+/// Attribute kind: uint64_t, in `integer`.
 pub const DTL_ATTR_U64: u32 = 3;
 
-/// A double; in `real`. -0 is taken as 0 and every NaN as the same one.
+/// Attribute kind: double, in `real`. -0 is stored as 0, and every NaN as the same one.
 pub const DTL_ATTR_F64: u32 = 4;
 
-/// A text, UTF-8 with NUL; in `text`.
+/// Attribute kind: UTF-8 text with NUL, in `text`.
 pub const DTL_ATTR_STR: u32 = 5;
 
-/// A word of any enumeration; in `integer`.
+/// Attribute kind: word of any enumeration, in `integer`.
 pub const DTL_ATTR_ENUM: u32 = 6;
 
-/// Flag of a template's field: it has no default, so each instance gives a value.
+/// Flag of a template's field: it has no default, so each instance must give a value.
 pub const DTL_ATTR_REQUIRED: u64 = 1;
 
-/// A field of a template with its default, or an attribute of an instance with its value. An
-/// element of arrays: it never grows. Made by dtl_attr_i64("block_size", 128) and its like, at the
-/// end of this file.
+/// Field of a template with its default, or attribute of an instance with its value. It is an
+/// element of arrays and never grows. dtl_attr_i64("block_size", 128) and similar functions at the
+/// end of this file build one.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_attr_t {
-    /// Syntax as a member's name; not "type". Copied where it is passed in; lives for ever where it
-    /// is given out.
+    /// Name, with the syntax of a member name, but not "type". Copied on input; valid until the
+    /// process ends on output.
     pub name: *const c_char,
-    /// DTL_ATTR_BOOL ... DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is
+    /// DTL_ATTR_BOOL to DTL_ATTR_ENUM. An attribute has the kind of its field: nothing is
     /// converted.
     pub kind: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// The value of BOOL, I64, U64, ENUM; else 0.
+    /// Value of kinds BOOL, I64, U64 and ENUM; otherwise 0.
     pub integer: u64,
-    /// The value of F64; else 0.
+    /// Value of kind F64; otherwise 0.
     pub real: f64,
-    /// The value of STR; else NULL. Copied, or lives for ever, as `name`.
+    /// Value of kind STR; otherwise NULL. Copied on input; valid until the process ends on output.
     pub text: *const c_char,
-    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
+    /// DTL_ATTR_REQUIRED or 0 in a template's field; 0 in an attribute.
     pub flags: u64,
 }
 
 // -----------------------------------------------------------------------------------------------
 // Library-wide data: configuration, logging, versions.
 
-/// The version of the binary interface: structs, tables, numbers. A backend table or plugin built
-/// for a higher one is refused; lower ones keep working as docs/abi.md describes.
+/// Version of the binary interface: structs, tables and numbers. A backend table or plugin built
+/// for a higher version is refused, and so is one of version 1, of 0.1 (docs/abi.md).
 pub const DTL_ABI_VERSION: u32 = 2;
 
-/// No limit for a `timeout_ns` parameter.
+/// Value of a `timeout_ns` parameter: no time limit.
 pub const DTL_TIMEOUT_INFINITE: u64 = u64::MAX;
 
-/// Something is broken and a call failed because of it.
+/// Log level: something is broken, and a call failed because of it.
 pub const DTL_LOG_ERROR: i32 = 1;
 
-/// Works, but less well or not as requested. The default level.
+/// Log level: something works, but less well or not as requested. The default.
 pub const DTL_LOG_WARN: i32 = 2;
 
-/// Automatic choices and why they were made.
+/// Log level: automatic choices and their reasons.
 pub const DTL_LOG_INFO: i32 = 3;
 
-/// Everything.
+/// Log level: everything.
 pub const DTL_LOG_DEBUG: i32 = 4;
 
-/// Nothing at all (as a level only).
+/// Log level: nothing at all. Not the level of a line.
 pub const DTL_LOG_OFF: i32 = -1;
 
-/// Receives log lines. `text` is valid during the call only and has no newline. Thread: any,
-/// possibly several at once. Locks held: none. It may block (the logging call waits); it may call
-/// the library, except dtl_finalize, and what it logs itself comes back to it. It must not throw.
+/// Receives log lines. It runs in any thread, possibly in several at once, with no lock held. It
+/// may block (the logging call waits). It may call the library except dtl_finalize; if such a call
+/// logs, the function is called again. It must not throw.
+///
+/// @param text  The line without a newline. Valid during the call only.
 pub type dtl_log_fn_t = Option<extern "C" fn(level: i32, text: *const c_char, user: *mut c_void)>;
 
-/// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set wins over its
+/// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set overrides its
 /// environment variable.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_config_t {
     /// sizeof(dtl_config_t), set by DTL_CONFIG_INIT.
     pub struct_size: u32,
-    /// Lines of this level and below are logged: DTL_LOG_... ; 0 = from DTL_LOG, else warnings.
+    /// Level up to which lines are logged: DTL_LOG_...; 0 = from DTL_LOG, otherwise DTL_LOG_WARN.
     pub log_level: i32,
-    /// 1: a degraded automatic choice is an error. -1: it is allowed. 0 = from DTL_STRICT, else
+    /// 1 makes a degraded automatic choice an error, -1 allows it; 0 = from DTL_STRICT, otherwise
     /// allowed.
     pub strict: i32,
     /// Must be 0.
     pub reserved: u32,
-    /// Name that `dtl_backend_get(NULL)` resolves to; NULL = from DTL_BACKEND, else "auto". Copied.
+    /// Name to which `dtl_backend_get(NULL)` resolves; NULL = from DTL_BACKEND, otherwise "auto".
+    /// Copied.
     pub backend: *const c_char,
-    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, else "auto". Copied.
+    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, otherwise "auto". Copied.
     pub comm: *const c_char,
 }
 
@@ -787,83 +804,87 @@ pub const DTL_CONFIG_INIT: dtl_config_t = dtl_config_t {
     comm: ptr::null(),
 };
 
-/// A function run by the library on the caller's behalf, for example by `dtl_executor_run`. A
-/// status other than DTL_SUCCESS is returned to the caller that waits for it. A number that is not
-/// a status becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: see the function
-/// that takes it. Locks held: none. It must not throw.
+/// Function that the library runs on behalf of the caller, for example by `dtl_executor_run`. The
+/// function that takes it documents the thread. No lock is held. It must not throw.
+///
+/// @return DTL_SUCCESS, or a status that is returned to the caller that waits for it. A number that
+///         is not a status becomes DTL_ERROR_NATIVE_BACKEND; the text has the number.
 pub type dtl_task_fn_t = Option<extern "C" fn(user: *mut c_void) -> dtl_status_t>;
 
 // -----------------------------------------------------------------------------------------------
 // Tracing: events that the library passes to other tools.
 
-/// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the
-/// noun in its name.
+/// Kind of trace event: a call of a dtl_ function. Begin and end are in one thread and properly
+/// nested. The category is the noun in the name of the function.
 pub const DTL_TRACE_CALL: i32 = 1;
 
-/// A part of a call, or work of one of the library's own threads: as a call.
+/// Kind of trace event: a part of a call, or work of one of the library's threads. Begin and end
+/// are in one thread and properly nested.
 pub const DTL_TRACE_SPAN: i32 = 2;
 
-/// An operation of a communicator, from its start until the library sees its end: several at once,
-/// and the end may be in another call and thread than the begin. Its category is "operation".
+/// Kind of trace event: an operation of a communicator, from its start until the library observes
+/// its end. Operations overlap, and begin and end may be in different calls and threads. The
+/// category is "operation".
 pub const DTL_TRACE_OPERATION: i32 = 3;
 
-/// dtl_trace_event_t.bytes is known.
+/// Flag: dtl_trace_event_t.bytes is set.
 pub const DTL_TRACE_HAS_BYTES: u32 = 1;
 
-/// dtl_trace_event_t.peer is known: the other rank, or a collective's root.
+/// Flag: dtl_trace_event_t.peer is set, to the other rank or the root of a collective.
 pub const DTL_TRACE_HAS_PEER: u32 = 2;
 
-/// dtl_trace_event_t.tag is known: a message's tag, or a collective's number.
+/// Flag: dtl_trace_event_t.tag is set, to the tag of a message or the number of a collective.
 pub const DTL_TRACE_HAS_TAG: u32 = 4;
 
-/// dtl_trace_event_t.comm is known.
+/// Flag: dtl_trace_event_t.comm is set.
 pub const DTL_TRACE_HAS_COMM: u32 = 8;
 
-/// dtl_trace_event_t.dtype is known.
+/// Flag: dtl_trace_event_t.dtype is set.
 pub const DTL_TRACE_HAS_DTYPE: u32 = 16;
 
-/// dtl_trace_event_t.op is known.
+/// Flag: dtl_trace_event_t.op is set.
 pub const DTL_TRACE_HAS_OP: u32 = 32;
 
-/// dtl_trace_event_t.what is known: the backend, kernel, file ... that it is about, at most 31
-/// bytes of it.
+/// Flag: dtl_trace_event_t.what is set, to the name of the backend, kernel, file or similar object,
+/// cut to 31 bytes.
 pub const DTL_TRACE_HAS_WHAT: u32 = 64;
 
-/// A begin or an end, as passed to tools. Grows at its end: use no more than struct_size bytes.
+/// Begin or end of an event, as passed to tools. The struct grows at its end: use no more than
+/// struct_size bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_trace_event_t {
-    /// What the library has filled in.
+    /// Number of bytes that the library has filled in.
     pub struct_size: u32,
-    /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
+    /// DTL_TRACE_CALL, DTL_TRACE_SPAN or DTL_TRACE_OPERATION. Ignore other values.
     pub kind: i32,
-    /// Pairs a begin with its end: both have this number, which nothing else in this process has
-    /// that has begun and not ended. Not 0.
+    /// Number that pairs a begin with its end, not 0. No other event in progress in this process
+    /// has it.
     pub id: u64,
-    /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
+    /// Time in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     pub time_ns: u64,
-    /// "comm", "mem", "operation" ... Lives for ever.
+    /// Category, for example "comm", "mem" or "operation". Valid until the process ends.
     pub category: *const c_char,
-    /// "dtl_comm_send", "allreduce" ... Lives for ever.
+    /// Name, for example "dtl_comm_send" or "allreduce". Valid until the process ends.
     pub name: *const c_char,
-    /// Which of the fields below are set: DTL_TRACE_HAS_... For a call most are known at its
+    /// Flags DTL_TRACE_HAS_... of the fields below that are set. For a call, most are set at its
     /// end only.
     pub has: u32,
-    /// At an end: how the call returned. Else DTL_SUCCESS.
+    /// Status that the call returned, at an end; otherwise DTL_SUCCESS.
     pub status: dtl_status_t,
-    /// Bytes that are moved or taken.
+    /// Number of bytes moved or allocated.
     pub bytes: u64,
-    /// Rank.
+    /// Rank of the peer, or root.
     pub peer: i32,
-    /// Tag or number.
+    /// Tag of a message, or number of a collective.
     pub tag: i32,
     /// Communicator.
     pub comm: dtl_comm_t,
     /// Type of the elements.
     pub dtype: dtl_dtype_t,
-    /// Reduction.
+    /// Reduction operation.
     pub op: dtl_reduce_op_t,
-    /// Text, "" if there is none. Valid during the call only.
+    /// Name of the object, "" if there is none. Valid during the call only.
     pub what: *const c_char,
 }
 
@@ -886,13 +907,14 @@ pub const DTL_TRACE_EVENT_INIT: dtl_trace_event_t = dtl_trace_event_t {
     what: ptr::null(),
 };
 
-/// Receives a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
-/// starts it or sees its end), several at once. Locks held: the library's own short ones may be, so
-/// it must return soon, not wait for another thread that calls the library, not throw, and call no
-/// dtl_ function but those that work in every state. Its time counts as the call's.
+/// Receives a begin or an end. It runs in the thread in which the event begins or ends (for
+/// operations: the thread that starts the operation or observes its end), possibly in several
+/// threads at once. Short internal locks of the library may be held. So it must return soon, must
+/// not wait for another thread that calls the library, must not throw, and may call only those dtl_
+/// functions that work in every state. Its duration counts as part of the call.
 pub type dtl_trace_fn_t = Option<extern "C" fn(event: *const dtl_trace_event_t, user: *mut c_void)>;
 
-/// What dtl_trace_set_callbacks takes. Start from DTL_TRACE_CALLBACKS_INIT.
+/// Functions for dtl_trace_set_callbacks. Start from DTL_TRACE_CALLBACKS_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_trace_callbacks_t {
@@ -900,11 +922,11 @@ pub struct dtl_trace_callbacks_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Passed to both.
+    /// Passed to both functions.
     pub user: *mut c_void,
-    /// Something begins; may be NULL.
+    /// Called when an event begins; may be NULL.
     pub begin: dtl_trace_fn_t,
-    /// It has ended; may be NULL.
+    /// Called when an event ends; may be NULL.
     pub end: dtl_trace_fn_t,
 }
 
@@ -920,11 +942,13 @@ pub const DTL_TRACE_CALLBACKS_INIT: dtl_trace_callbacks_t = dtl_trace_callbacks_
 // -----------------------------------------------------------------------------------------------
 // Backends, devices, memory kinds: the info structs that calls fill in.
 
-/// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle
-/// stays valid as long as allocations, streams, events, executors, communicators or handlers of it
-/// are alive, or memory is adopted by it or registered with it. After the last of them (at once if
-/// there are none) the old backend is unregistered: its handle becomes stale and its table's
-/// `destroy` is called. A built-in backend stays until dtl_finalize.
+/// Flag of `dtl_backend_register`: replaces a backend of the same name.
+///
+/// The handle of the old backend stays valid while allocations, streams, events, executors,
+/// communicators or handlers of it are alive, or memory is adopted by it or registered with it.
+/// After the last of them (immediately if there are none) the old backend is unregistered: its
+/// handle becomes stale, and the slot `destroy` of its table is called. A built-in backend stays
+/// until dtl_finalize.
 pub const DTL_REGISTER_REPLACE: u64 = 1;
 
 /// The backend has a device table.
@@ -942,21 +966,21 @@ pub const DTL_COMPONENT_EXEC: u32 = 8;
 /// The backend has a comm table.
 pub const DTL_COMPONENT_COMM: u32 = 16;
 
-/// What `dtl_backend_info` tells. Start from DTL_BACKEND_INFO_INIT.
+/// Description of a backend, see `dtl_backend_info`. Start from DTL_BACKEND_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_backend_info_t {
     /// sizeof(dtl_backend_info_t), set by DTL_BACKEND_INFO_INIT.
     pub struct_size: u32,
-    /// Its own components: DTL_COMPONENT_... ored.
+    /// Components of its own: DTL_COMPONENT_..., ORed.
     pub components: u32,
-    /// Rank in the automatic choice: the highest available one wins. INT32_MIN = never chosen.
+    /// Rank for the choice of "auto": the highest available one wins. INT32_MIN = never chosen.
     pub auto_priority: i32,
     /// 1 = part of the library, 0 = registered by the program or a plugin.
     pub is_builtin: i32,
-    /// The flags of its table.
+    /// Flags of its table.
     pub flags: u64,
-    /// Its name; valid as long as the backend is registered.
+    /// Name of the backend. Valid as long as the backend is registered.
     pub name: *const c_char,
 }
 
@@ -970,29 +994,30 @@ pub const DTL_BACKEND_INFO_INIT: dtl_backend_info_t = dtl_backend_info_t {
     name: ptr::null(),
 };
 
-/// What `dtl_device_info` tells. Start from DTL_DEVICE_INFO_INIT. 0 or an empty text = unknown.
+/// Description of a device, see `dtl_device_info`. Start from DTL_DEVICE_INFO_INIT. 0 or an empty
+/// text = unknown.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_device_info_t {
     /// sizeof(dtl_device_info_t), set by DTL_DEVICE_INFO_INIT.
     pub struct_size: u32,
-    /// NUMA node it hangs on; -1 = unknown.
+    /// NUMA node of the device; -1 = unknown.
     pub numa_node: i32,
     /// DTL_DEVICE_... or a registered device kind.
     pub kind: dtl_enum_word_t,
-    /// Its memory in bytes.
+    /// Total memory in bytes.
     pub total_bytes: u64,
-    /// Cores of a CPU, multiprocessors of a GPU.
+    /// Number of cores of a CPU, of multiprocessors of a GPU.
     pub compute_units: u32,
-    /// Most threads in one block of a launch.
+    /// Maximum number of threads per block of a launch.
     pub max_block_threads: u32,
-    /// Largest block, per dimension.
+    /// Maximum block size in x, y, z.
     pub max_block: [u32; 3],
-    /// Largest grid (in blocks), per dimension.
+    /// Maximum grid size (in blocks) in x, y, z.
     pub max_grid: [u32; 3],
-    /// Its name, NUL-terminated.
+    /// Name of the device, NUL-terminated.
     pub name: [c_char; 128],
-    /// PCI address "0000:65:00.0", NUL-terminated; empty if it has none.
+    /// PCI address, such as "0000:65:00.0", NUL-terminated; empty if there is none.
     pub pci: [c_char; 32],
 }
 
@@ -1010,31 +1035,31 @@ pub const DTL_DEVICE_INFO_INIT: dtl_device_info_t = dtl_device_info_t {
     pci: [0; 32],
 };
 
-/// The memory of this kind can be read and written by the host.
+/// Property of a memory kind: the host can read and write it.
 pub const DTL_MEMORY_HOST_ACCESSIBLE: u64 = 1;
 
-/// ... by the device.
+/// Property of a memory kind: the device can read and write it.
 pub const DTL_MEMORY_DEVICE_ACCESSIBLE: u64 = 2;
 
-/// One address is valid on both sides.
+/// Property of a memory kind: one address is valid on host and device.
 pub const DTL_MEMORY_UNIFIED: u64 = 4;
 
-/// Atomic operations between host and device work on it.
+/// Property of a memory kind: atomic operations between host and device work.
 pub const DTL_MEMORY_ATOMICS: u64 = 8;
 
-/// The operating system may page it out.
+/// Property of a memory kind: the operating system may page it out.
 pub const DTL_MEMORY_PAGEABLE: u64 = 16;
 
-/// alloc and free may be called from several threads at once.
+/// Property of a memory kind: several threads may call alloc and free at once.
 pub const DTL_MEMORY_THREAD_SAFE: u64 = 32;
 
-/// `dtl_mem_export` works on it: other processes of the node can have the same memory.
+/// Property of a memory kind: `dtl_mem_export` shares it with other processes of the node.
 pub const DTL_MEMORY_EXPORTABLE: u64 = 64;
 
-/// The `device` of `dtl_mem_prefetch` that stands for the host.
+/// Value of `device` in `dtl_mem_prefetch` that denotes the host.
 pub const DTL_PREFETCH_HOST: i32 = -1;
 
-/// What `dtl_mem_kind_info` tells. Start from DTL_MEM_KIND_INFO_INIT.
+/// Description of a memory kind, see `dtl_mem_kind_info`. Start from DTL_MEM_KIND_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_kind_info_t {
@@ -1042,11 +1067,11 @@ pub struct dtl_mem_kind_info_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// DTL_MEMORY_HOST_ACCESSIBLE and its like, ored.
+    /// DTL_MEMORY_HOST_ACCESSIBLE and the other properties, ORed.
     pub properties: u64,
-    /// Alignment in bytes that every allocation has at least.
+    /// Minimum alignment of every allocation, in bytes.
     pub alignment: u64,
-    /// For people, e.g. "host (page-locked)", NUL-terminated.
+    /// Name for display, such as "host (page-locked)", NUL-terminated.
     pub name: [c_char; 64],
 }
 
@@ -1059,8 +1084,8 @@ pub const DTL_MEM_KIND_INFO_INIT: dtl_mem_kind_info_t = dtl_mem_kind_info_t {
     name: [0; 64],
 };
 
-/// What `dtl_mem_stats` tells: allocations made through `dtl_mem_alloc` and not yet freed.
-/// Start from DTL_MEM_STATS_INIT.
+/// Statistics of live allocations, see `dtl_mem_stats` and `dtl_pool_stats`. Start from
+/// DTL_MEM_STATS_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_stats_t {
@@ -1068,21 +1093,21 @@ pub struct dtl_mem_stats_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Bytes allocated now. What was imported counts as if it had been allocated here (in
-    /// reserved_bytes and the counts, too), so memory that n processes have counts n times.
+    /// Bytes allocated now. Imported memory counts as if it had been allocated here (also in
+    /// reserved_bytes and the counts), so memory shared by n processes counts n times.
     pub live_bytes: u64,
-    /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else
-    /// it may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each
-    /// thread.
+    /// Maximum of live_bytes so far. For host memory it is exact if one thread allocates. Otherwise
+    /// it may be too high by the amount that each thread freed in its last 256 frees, or by 1 MiB
+    /// per thread.
     pub peak_bytes: u64,
-    /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its
-    /// pools, and what is kept without use. These are addresses: pages of them that were never
-    /// touched, or whose memory went back while their neighbours are used, take no memory, so a
-    /// process' resident set may be smaller.
+    /// Bytes taken from the system for these allocations (at least live_bytes). For host memory
+    /// this includes its pools and cached free memory. It counts addresses: pages that were never
+    /// touched, or were returned while their neighbours are in use, take no memory, so the resident
+    /// set of a process may be smaller.
     pub reserved_bytes: u64,
-    /// Allocations alive now.
+    /// Number of allocations that are live now.
     pub live_count: u64,
-    /// Allocations made in all.
+    /// Number of allocations so far.
     pub total_count: u64,
 }
 
@@ -1097,7 +1122,7 @@ pub const DTL_MEM_STATS_INIT: dtl_mem_stats_t = dtl_mem_stats_t {
     total_count: 0,
 };
 
-/// What `dtl_pool_create` makes. Start from DTL_POOL_DESC_INIT.
+/// Description of a memory pool for `dtl_pool_create`. Start from DTL_POOL_DESC_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_pool_desc_t {
@@ -1105,10 +1130,10 @@ pub struct dtl_pool_desc_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Most bytes that the pool keeps without use; what is freed beyond goes back to the backend. 0
-    /// = 256 MiB, UINT64_MAX = everything. Without effect for the kinds HOST, DEVICE and MANAGED of
-    /// backend "host": their memory is kept for all pools and dtl_mem_alloc together, within one
-    /// budget (DTL_MEMORY_KEEP).
+    /// Maximum number of unused bytes that the pool caches; what is freed beyond that returns to
+    /// the backend. 0 = 256 MiB, UINT64_MAX = no limit. No effect for kinds HOST, DEVICE and
+    /// MANAGED of backend "host": their memory is cached for all pools and dtl_mem_alloc together,
+    /// within one budget (DTL_MEMORY_KEEP).
     pub keep_bytes: u64,
 }
 
@@ -1119,19 +1144,20 @@ pub const DTL_POOL_DESC_INIT: dtl_pool_desc_t = dtl_pool_desc_t {
     keep_bytes: 0,
 };
 
-/// What `dtl_mem_query` tells of a pointer. Start from DTL_MEM_INFO_INIT.
+/// Description of the memory that a pointer refers to, see `dtl_mem_query`. Start from
+/// DTL_MEM_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_info_t {
     /// sizeof(dtl_mem_info_t), set by DTL_MEM_INFO_INIT.
     pub struct_size: u32,
-    /// The device it was allocated on.
+    /// Device on which the memory was allocated.
     pub device: i32,
-    /// The backend it was allocated by.
+    /// Backend of the memory.
     pub backend: dtl_backend_t,
     /// DTL_MEMORY_... or a registered kind.
     pub kind: dtl_enum_word_t,
-    /// First byte of the allocation that the pointer lies in.
+    /// First byte of the allocation that contains the pointer.
     pub base: *mut c_void,
     /// Size of that allocation in bytes.
     pub size_bytes: u64,
@@ -1147,40 +1173,40 @@ pub const DTL_MEM_INFO_INIT: dtl_mem_info_t = dtl_mem_info_t {
     size_bytes: 0,
 };
 
-/// An allocation in words that another process understands: made by `dtl_mem_export`, read by
-/// `dtl_mem_import`. Plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any
-/// way.
+/// Handle of exported memory: written by `dtl_mem_export`, read by `dtl_mem_import` in another
+/// process. It is plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any
+/// means.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_handle_t {
-    /// For the library alone. All 0 = null.
+    /// Private to the library. All 0 = null.
     pub opaque: [u64; 16],
 }
 
-/// What a backend's export_handle has room for, in bytes.
+/// Size in bytes of the handle that the slot export_handle of a backend may write.
 pub const DTL_MEM_HANDLE_ROOM: u64 = 64;
 
 // -----------------------------------------------------------------------------------------------
-// Arrays, and DLPack's structs: how libraries hand each other arrays without copying.
+// Arrays, and the structs of DLPack, with which libraries exchange arrays without copying.
 
-/// Most dimensions of an array.
+/// Maximum number of dimensions of an array.
 pub const DTL_ARRAY_MAX_NDIM: i32 = 64;
 
 /// Flag of `dtl_array_alloc`: every byte is 0.
 pub const DTL_ARRAY_ZERO: u64 = 1;
 
-/// Told by `dtl_array_info`: it came from a library that does not want it written.
+/// Flag in dtl_array_info_t: the array comes from a library that does not allow writes.
 pub const DTL_ARRAY_READ_ONLY: u64 = 2;
 
-/// Told by `dtl_array_info`: its elements lie one after the other, the last dimension's together
-/// (C's order).
+/// Flag in dtl_array_info_t: the elements are contiguous in C order (the last index varies
+/// fastest).
 pub const DTL_ARRAY_CONTIGUOUS: u64 = 4;
 
-/// Told by `dtl_array_info`: its memory is another library's (`dtl_array_import`).
+/// Flag in dtl_array_info_t: the memory belongs to another library (`dtl_array_import`).
 pub const DTL_ARRAY_IMPORTED: u64 = 8;
 
-/// What `dtl_array_info` tells. Start from DTL_ARRAY_INFO_INIT. Its pointers are valid as long as
-/// the array.
+/// Description of an array, see `dtl_array_info`. Start from DTL_ARRAY_INFO_INIT. Its pointers are
+/// valid as long as the array.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_array_info_t {
@@ -1188,17 +1214,17 @@ pub struct dtl_array_info_t {
     pub struct_size: u32,
     /// Number of dimensions; 0 = one element.
     pub ndim: i32,
-    /// The backend whose memory it is.
+    /// Backend that owns the memory.
     pub backend: dtl_backend_t,
-    /// The device that the memory is on.
+    /// Device on which the memory is.
     pub device: i32,
-    /// DTL_DTYPE_... or one of dtl_dtype_create.
+    /// DTL_DTYPE_... or one from dtl_dtype_create.
     pub dtype: dtl_dtype_t,
     /// DTL_MEMORY_... or a registered kind.
     pub kind: dtl_enum_word_t,
-    /// DTL_ARRAY_READ_ONLY, CONTIGUOUS, IMPORTED, ored.
+    /// DTL_ARRAY_READ_ONLY, CONTIGUOUS and IMPORTED, ORed.
     pub flags: u64,
-    /// Its first element; NULL if it has none.
+    /// First element; NULL if there are no elements.
     pub data: *mut c_void,
     /// `ndim` numbers of elements, one for each dimension.
     pub shape: *const i64,
@@ -1208,7 +1234,7 @@ pub struct dtl_array_info_t {
     pub count: u64,
     /// Bytes from the first element to the end of the last one.
     pub size_bytes: u64,
-    /// Tensors exported from it that their consumers have not given up yet.
+    /// Number of tensors exported from the array that their consumers have not deleted yet.
     pub export_count: u64,
 }
 
@@ -1229,97 +1255,98 @@ pub const DTL_ARRAY_INFO_INIT: dtl_array_info_t = dtl_array_info_t {
     export_count: 0,
 };
 
-/// The version of DLPack's structs that exports have, and the only major version that is imported.
+/// Major version of the DLPack structs that are exported, and the only one that is imported.
 pub const DTL_DLPACK_MAJOR: u32 = 1;
 
-/// ... its minor part. Others are imported, too.
+/// Minor version of the DLPack structs that are exported. Every minor version is imported.
 pub const DTL_DLPACK_MINOR: u32 = 0;
 
-/// In `flags` of a dtl_dlpack_versioned_t: it must not be written. Equivalent:
+/// Flag in dtl_dlpack_versioned_t: the tensor must not be written. Equivalent:
 /// DLPACK_FLAG_BITMASK_READ_ONLY.
 pub const DTL_DLPACK_READ_ONLY: u64 = 1;
 
-/// Where a tensor is, in the numbers of dlpack.h. Equivalent: DLDevice.
+/// Device of a tensor, in the numbers of dlpack.h. Equivalent: DLDevice.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_device_t {
-    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL ... Equivalent: DLDeviceType.
+    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL, and so on. Equivalent:
+    /// DLDeviceType.
     pub device_type: i32,
     /// Number of the device among those of its type.
     pub device_id: i32,
 }
 
-/// What elements are, in the numbers of dlpack.h. Equivalent: DLDataType.
+/// Type of the elements of a tensor, in the numbers of dlpack.h. Equivalent: DLDataType.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_dtype_t {
-    /// 0 = signed, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool ...
-    /// Equivalent: DLDataTypeCode.
+    /// 0 = signed integer, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool,
+    /// and so on. Equivalent: DLDataTypeCode.
     pub code: u8,
-    /// Bits of an element.
+    /// Bits per number.
     pub bits: u8,
-    /// Numbers in an element: 1, or more for vector types.
+    /// Numbers per element: 1, or more for vector types.
     pub lanes: u16,
 }
 
-/// An array as it lies in memory; owns nothing. Equivalent: DLTensor, with the same layout: cast
-/// the pointer.
+/// Array in memory, without ownership. The layout is that of DLTensor: cast the pointer.
+/// Equivalent: DLTensor.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_tensor_t {
-    /// The memory.
+    /// Start of the memory.
     pub data: *mut c_void,
-    /// Where that is.
+    /// Device on which the memory is.
     pub device: dtl_dlpack_device_t,
     /// Number of dimensions.
     pub ndim: i32,
-    /// What its elements are.
+    /// Type of the elements.
     pub dtype: dtl_dlpack_dtype_t,
-    /// Elements of each dimension.
+    /// Number of elements of each dimension.
     pub shape: *mut i64,
-    /// Distances in elements; NULL = C's order without gaps (the library always gives them).
+    /// Distances in elements; NULL = contiguous in C order. The library always sets them.
     pub strides: *mut i64,
     /// Bytes from `data` to the first element.
     pub byte_offset: u64,
 }
 
-/// A tensor with what gives it up. Equivalent: DLManagedTensor, with the same layout. In Python the
-/// capsule "dltensor".
+/// Tensor with a deleter; in Python the capsule "dltensor". The layout is that of DLManagedTensor.
+/// Equivalent: DLManagedTensor.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_managed_t {
     /// The tensor.
     pub tensor: dtl_dlpack_tensor_t,
-    /// Whatever its producer needs.
+    /// Private data of the producer.
     pub manager_ctx: *mut c_void,
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// Deletes the tensor: its consumer calls it once with the address of this struct. NULL =
     /// nothing to do.
     pub deleter: Option<unsafe extern "C" fn(managed: *mut c_void)>,
 }
 
-/// DLPack's version. Equivalent: DLPackVersion.
+/// Version of a DLPack struct. Equivalent: DLPackVersion.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_version_t {
-    /// Another one: the struct may be different from `flags` on.
+    /// If it differs, the struct may be different from `flags` on.
     pub major: u32,
     /// Higher ones only add meanings.
     pub minor: u32,
 }
 
-/// A tensor with what gives it up, from DLPack 1.0 on. Equivalent: DLManagedTensorVersioned, with
-/// the same layout. In Python the capsule "dltensor_versioned".
+/// Tensor with a deleter, since DLPack 1.0; in Python the capsule "dltensor_versioned". The layout
+/// is that of DLManagedTensorVersioned. Equivalent: DLManagedTensorVersioned.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_versioned_t {
-    /// Which struct this is.
+    /// Version of this struct.
     pub version: dtl_dlpack_version_t,
-    /// Whatever its producer needs.
+    /// Private data of the producer.
     pub manager_ctx: *mut c_void,
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// Deletes the tensor: its consumer calls it once with the address of this struct. NULL =
     /// nothing to do.
     pub deleter: Option<unsafe extern "C" fn(managed: *mut c_void)>,
-    /// DTL_DLPACK_READ_ONLY and dlpack.h's others, ored.
+    /// DTL_DLPACK_READ_ONLY and other flags of dlpack.h, ORed.
     pub flags: u64,
     /// The tensor.
     pub tensor: dtl_dlpack_tensor_t,
@@ -1328,31 +1355,31 @@ pub struct dtl_dlpack_versioned_t {
 // -----------------------------------------------------------------------------------------------
 // Streams, events, executors, kernels, their source: flags, descriptions and function types.
 
-/// Flag of `dtl_event_create`: no time stamps, `dtl_event_elapsed_ns` is refused.
+/// Flag of `dtl_event_create`: no time stamps; `dtl_event_elapsed_ns` is refused.
 pub const DTL_EVENT_NO_TIMING: u64 = 1;
 
-/// Runs everything at once in the calling thread.
+/// Executor that runs everything immediately in the calling thread.
 pub const DTL_EXECUTOR_INLINE: u32 = 1;
 
-/// Runs one thing after another on one thread of its own.
+/// Executor that runs one item after another in a thread of its own.
 pub const DTL_EXECUTOR_SEQUENTIAL: u32 = 2;
 
-/// Runs loops on several threads, the caller among them.
+/// Executor that runs loops on several threads, including the calling one.
 pub const DTL_EXECUTOR_POOL: u32 = 3;
 
-/// Whatever the backend's own exec table offers.
+/// Executor that uses the host execution of the backend.
 pub const DTL_EXECUTOR_BACKEND: u32 = 4;
 
-/// What `dtl_executor_create` makes. Start from DTL_EXECUTOR_DESC_INIT.
+/// Description of an executor for `dtl_executor_create`. Start from DTL_EXECUTOR_DESC_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_executor_desc_t {
     /// sizeof(dtl_executor_desc_t), set by DTL_EXECUTOR_DESC_INIT.
     pub struct_size: u32,
-    /// DTL_EXECUTOR_... ; 0 = the backend's own if it has one, else POOL.
+    /// DTL_EXECUTOR_...; 0 = that of the backend if it has one, otherwise POOL.
     pub kind: u32,
-    /// Threads of a pool, the caller included; 0 = OMP_NUM_THREADS, else what affinity and the
-    /// control group allow.
+    /// Threads of a pool, including the calling one. 0 = OMP_NUM_THREADS if that is set, otherwise
+    /// the number that affinity and control group allow.
     pub threads: u32,
     /// Must be 0.
     pub reserved: u32,
@@ -1366,17 +1393,17 @@ pub const DTL_EXECUTOR_DESC_INIT: dtl_executor_desc_t = dtl_executor_desc_t {
     reserved: 0,
 };
 
-/// What `dtl_executor_info` tells. Start from DTL_EXECUTOR_INFO_INIT.
+/// Kind and parallelism of an executor, see `dtl_executor_info`. Start from DTL_EXECUTOR_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_executor_info_t {
     /// sizeof(dtl_executor_info_t), set by DTL_EXECUTOR_INFO_INIT.
     pub struct_size: u32,
-    /// DTL_EXECUTOR_... that it is.
+    /// DTL_EXECUTOR_..., never 0.
     pub kind: u32,
-    /// Most iterations that ever run at the same time.
+    /// Maximum number of iterations that run at the same time.
     pub max_parallelism: u32,
-    /// How many pieces a loop is best cut into.
+    /// Recommended number of chunks of a loop.
     pub suggested_parallelism: u32,
 }
 
@@ -1388,42 +1415,48 @@ pub const DTL_EXECUTOR_INFO_INIT: dtl_executor_info_t = dtl_executor_info_t {
     suggested_parallelism: 0,
 };
 
-/// Body of a parallel loop: does the iterations begin ... end-1. A status other than DTL_SUCCESS
-/// stops the loop at the next piece and becomes its result.
-/// Thread: any of the executor's, several at once. Locks held: none. It may block and may call
-/// dtl_ functions, nested loops included; it must not throw.
+/// Body of a parallel loop: runs the iterations begin to end - 1.
+///
+/// A status other than DTL_SUCCESS stops the loop at the next chunk and becomes its result. Thread:
+/// any of the executor, several at once. Locks held: none. It may block and call dtl_ functions,
+/// including nested loops. It must not throw.
 pub type dtl_range_fn_t =
     Option<extern "C" fn(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t>;
 
-/// Body of a parallel reduction: folds the iterations begin ... end-1 into `*acc` (which starts as
-/// a copy of the identity). Rules as for dtl_range_fn_t.
+/// Body of a parallel reduction: folds the iterations begin to end - 1 into `*acc`, which starts as
+/// a copy of the identity.
+///
+/// A status other than DTL_SUCCESS stops the reduction at the next chunk and becomes its result.
+/// Thread: any of the executor, several at once. Locks held: none. It may block and call dtl_
+/// functions. It must not throw.
 pub type dtl_fold_fn_t = Option<
     extern "C" fn(begin: u64, end: u64, acc: *mut c_void, user: *mut c_void) -> dtl_status_t,
 >;
 
-/// Joins two partial results: `*into = *into op *from`, `into` being the lower iterations. Called
-/// in order of iterations, in the calling thread. It must not throw.
+/// Combines two partial results: `*into = *into op *from`, where `into` covers the lower
+/// iterations.
+///
+/// Called in the order of the iterations, in the calling thread. It must not throw.
 pub type dtl_combine_fn_t =
     Option<extern "C" fn(into: *mut c_void, from: *const c_void, user: *mut c_void)>;
 
-/// Number of blocks and threads of a launch. Start from DTL_LAUNCH_INIT (one thread).
+/// Grid and block dimensions of a launch. Start from DTL_LAUNCH_INIT (one thread).
 /// Equivalent: gridDim and blockDim of CUDA.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     pub struct_size: u32,
-    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is
-    /// `__local`. More than the device has for a block (host code: 64 MiB):
-    /// DTL_ERROR_INVALID_ARGUMENT.
+    /// Shared memory per block in bytes; on OpenCL, of each `__local` argument. If it exceeds the
+    /// limit of the device (host code: 64 MiB), the launch fails with DTL_ERROR_INVALID_ARGUMENT.
     pub shared_bytes: u32,
-    /// Blocks in x, y, z; each at least 1.
+    /// Number of blocks in x, y, z; each at least 1.
     pub grid: [u32; 3],
-    /// Threads of a block in x, y, z; each at least 1.
+    /// Number of threads per block in x, y, z; each at least 1.
     pub block: [u32; 3],
-    /// DTL_SCHEDULE_... or a registered one: who runs the grid is the handler's of this schedule in
-    /// the default dispatcher (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a
-    /// handler for: the stream's backend.
+    /// DTL_SCHEDULE_... or a registered schedule. The default dispatcher's handler for it runs the
+    /// grid (DTL_OPERATION_LAUNCH). For 0, and for a built-in schedule without a handler, the
+    /// backend of the stream does.
     pub schedule: dtl_enum_word_t,
 }
 
@@ -1436,84 +1469,89 @@ pub const DTL_LAUNCH_INIT: dtl_launch_t = dtl_launch_t {
     schedule: 0,
 };
 
-/// Where a host kernel's call stands in the launch. Valid during the call only.
+/// Position of a call of a host kernel in its launch. Valid during the call only.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_kernel_context_t {
-    /// sizeof(dtl_kernel_context_t) of the library; read only fields inside it.
+    /// sizeof(dtl_kernel_context_t) of the library. Read only fields that it covers.
     pub struct_size: u32,
-    /// Bytes at `shared`.
+    /// Size of `shared` in bytes.
     pub shared_bytes: u32,
-    /// Number of blocks.
+    /// Number of blocks in x, y, z.
     pub grid: [u32; 3],
-    /// Number of threads in each block.
+    /// Number of threads per block in x, y, z.
     pub block: [u32; 3],
-    /// This block: 0 ... grid-1.
+    /// Index of this block: 0 to grid - 1.
     pub block_index: [u32; 3],
-    /// This thread in its block: 0 ... block-1.
+    /// Index of this thread in its block: 0 to block - 1.
     pub thread_index: [u32; 3],
-    /// Memory of this block, zeroed before its first thread; NULL if none was requested.
+    /// Shared memory of this block, zeroed before its first thread. NULL if none was requested.
     pub shared: *mut c_void,
-    /// As given to `dtl_kernel_from_function`.
+    /// `user` of `dtl_kernel_from_function`.
     pub user: *mut c_void,
 }
 
-/// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
-/// the i-th argument, made at the launch. Thread: a worker of the stream; the threads of a block
-/// one after another. Locks held: none. It may block; it must not throw and must not wait for the
-/// stream that it runs on. The library's own threads have a stack of 2 MiB.
+/// Host function of a kernel, called once for each thread of the grid.
+///
+/// `args[i]` points to a copy of the i-th argument, made at the launch. Thread: a worker of the
+/// stream, which runs the threads of a block one after another. Threads of the library have a stack
+/// of 2 MiB. Locks held: none. It may block. It must not throw, and must not wait for the stream
+/// that it runs on.
 pub type dtl_kernel_fn_t = Option<
     extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t,
 >;
 
-/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before
-/// any file on disk. Write the whole name also in other files ("folder/x.h"): not every compiler
-/// looks beside them. An element of a list: it never grows.
+/// File that accompanies a source, found by `#include "name"` and `#include <name>` before any file
+/// on disk.
+///
+/// Use the whole name ("folder/x.h") in the files too, because not every compiler searches beside
+/// them. It is an element of an array, so it never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_source_file_t {
-    /// Its name, "x.h" or "folder/x.h": no '/' in front, no "..", and not dtl_kernel.h, which is
-    /// the library's.
+    /// Name, such as "x.h" or "folder/x.h". No '/' at the beginning, no "..", and not
+    /// "dtl_kernel.h", which the library provides.
     pub name: *const c_char,
-    /// The text. NULL = it is empty.
+    /// Text of the file. NULL = empty.
     pub text: *const c_void,
-    /// Bytes of it; 0 = up to its NUL.
+    /// Size of `text` in bytes. 0 = up to its NUL.
     pub size_bytes: u64,
     /// Must be 0.
     pub reserved: u64,
 }
 
-/// What `dtl_module_compile` compiles. Start from DTL_SOURCE_INIT.
+/// Source for `dtl_module_compile`. Start from DTL_SOURCE_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_source_t {
     /// sizeof(dtl_source_t), set by DTL_SOURCE_INIT.
     pub struct_size: u32,
-    /// Number of options.
+    /// Number of options, at most 1024.
     pub option_count: u32,
-    /// DTL_LANGUAGE_... ; 0 = whichever the backend compiles: the text uses the macros of
+    /// DTL_LANGUAGE_...; 0 = whichever the backend compiles. The text then uses the macros of
     /// dtl_kernel.h and is C on the host, OpenCL C or CUDA C++ on a device.
     pub language: dtl_enum_word_t,
     /// The text, or the bytes of a binary.
     pub text: *const c_void,
-    /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL:
-    /// DTL_ERROR_INVALID_ARGUMENT.
+    /// Size of `text` in bytes. 0 = up to its NUL. A text in C, OpenCL C or CUDA C++ that contains
+    /// a NUL fails with DTL_ERROR_INVALID_ARGUMENT.
     pub size_bytes: u64,
-    /// Options for the compiler, each one word of its command line, after the library's own; NULL
-    /// if there are none.
+    /// Options for the compiler, appended to those of the library. Each is one word of the command
+    /// line. NULL if there are none.
     pub options: *const *const c_char,
-    /// What messages call it; NULL = "source".
+    /// Name of the source in messages; NULL = "source".
     pub name: *const c_char,
-    /// Files that come with it; NULL if there are none. Not for binaries, PTX and SPIR-V.
+    /// Files that accompany the source; NULL if there are none. Not for binaries, PTX and SPIR-V.
     pub files: *const dtl_source_file_t,
-    /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are
-    /// required before it is compiled, for as long as the module is there. Their folders of
-    /// headers, and those of what they depend on, are searched after those of `options`; their
-    /// libraries are linked by the host's compiler (a device's links none).
+    /// Environments ("name" or "name>=version") that the source needs; NULL if there are none.
+    ///
+    /// They are required before the compilation and released when the module is destroyed. Their
+    /// header folders and those of their dependencies are searched after those of `options`. The
+    /// compiler of the host links their libraries; that of a device links none.
     pub environments: *const *const c_char,
-    /// Number of files; at most 1024.
+    /// Number of files, at most 1024.
     pub file_count: u32,
-    /// Number of environments; at most 256.
+    /// Number of environments, at most 256.
     pub environment_count: u32,
 }
 
@@ -1532,93 +1570,98 @@ pub const DTL_SOURCE_INIT: dtl_source_t = dtl_source_t {
     environment_count: 0,
 };
 
-/// Takes a piece of text that is not terminated, during the call. Called any number of times, one
-/// after another.
+/// Receives a piece of text without a NUL. Called any number of times, one after another. `text` is
+/// valid during the call only.
 pub type dtl_text_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, text: *const c_char, size_bytes: u64)>;
 
 // -----------------------------------------------------------------------------------------------
-// Dynamic selection: which resource does a task run on? Resources, tasks, what their owners tell,
-// tables.
+// Policies: resources, tasks, reports of their owners, tables.
 
-/// Flag of `dtl_policy_create`: resources are given later, to dtl_policy_initialize.
+/// Flag of `dtl_policy_create`: dtl_policy_initialize sets the resources later.
 pub const DTL_POLICY_DEFER: u64 = 1;
 
-/// Resources are anything; a task does what it likes with the one that it is given. Nothing is
-/// reported of tasks, so only policies that need no reports take them. For dtl_policy_opts_t::kind,
-/// where 0 = CUSTOM if there is a table, GENERIC if there is a list, else STREAMS; with
-/// DTL_POLICY_DEFER and no table 0 is refused, as there is no list yet.
+/// Kind of resources: anything, which the task uses as it likes.
+///
+/// Nothing is reported about tasks, so only policies that need no reports accept them. In
+/// dtl_policy_opts_t::kind 0 means CUSTOM if there is a table, GENERIC if there is a list,
+/// otherwise STREAMS. With DTL_POLICY_DEFER and no table 0 is refused, because there is no list
+/// yet.
 pub const DTL_RESOURCES_GENERIC: u32 = 1;
 
-/// Resources are anything on the host; a task has ended when its function returns, and what that
-/// has left running is waited for by the submit.
+/// Kind of resources: anything on the host. A task ends when its function returns; the submit waits
+/// for work that the function left running.
 pub const DTL_RESOURCES_INLINE: u32 = 2;
 
-/// Resources are streams; a task queues work on its stream and has ended when that work has. As for
-/// streams, a failure is that of the work behind it too, until dtl_policy_wait_all.
+/// Kind of resources: streams. A task queues work on its stream and ends when that work does. As on
+/// any stream, a failure is also that of the work behind it, until dtl_policy_wait_all.
 pub const DTL_RESOURCES_STREAMS: u32 = 3;
 
-/// Resources are defined by the program's own table, dtl_policy_opts_t::ops.
+/// Kind of resources: defined by a table of the program, dtl_policy_opts_t::ops.
 pub const DTL_RESOURCES_CUSTOM: u32 = 4;
 
-/// Information on tasks: when a task is submitted.
+/// Information on a task: its submission.
 pub const DTL_INFO_TASK_SUBMISSION: u64 = 1;
 
-/// When a task has ended.
+/// Information on a task: its end.
 pub const DTL_INFO_TASK_COMPLETION: u64 = 2;
 
-/// How long a task took, in nanoseconds.
+/// Information on a task: its duration in nanoseconds.
 pub const DTL_INFO_TASK_TIME: u64 = 4;
 
-/// One thing that tasks run on. The stride of arrays is fixed for ever.
+/// Resource on which tasks run. It is an element of an array, so it never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_resource_t {
-    /// What it is: a pointer (as uintptr_t), a handle's id, a number. With DTL_RESOURCES_STREAMS
-    /// and no adapter the id of a dtl_stream_t.
+    /// Value of the resource: a pointer (as uintptr_t), the id of a handle, a number. With
+    /// DTL_RESOURCES_STREAMS and no adapter, the id of a dtl_stream_t.
     pub value: u64,
-    /// The program's own; handed to every task of this resource.
+    /// Private data of the program, passed to every task on this resource.
     pub user: *mut c_void,
 }
 
-/// Names a task to policies that learn how long it takes. {0, 0} = the address of its function.
+/// Key that identifies a task in policies that learn its duration. {0, 0} = the address of its
+/// function.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_task_key_t {
-    /// Which task.
+    /// Number of the task.
     pub task: u64,
-    /// Which variant of it: its size, for example. Each is tuned by itself.
+    /// Variant of the task, such as its size. Each variant is tuned separately.
     pub variant: u64,
 }
 
-/// Waits for what a task has started. `timeout_ns` 0 = only look. Returns DTL_SUCCESS or the task's
-/// failure once that has ended, DTL_ERROR_TIMEOUT before. After any other status than that it is
-/// not called again. Thread: any that submits or waits, one at a time. Locks held: none. It may
-/// call dtl_ functions; it must not throw.
+/// Waits for work that a task left running, for at most `timeout_ns` nanoseconds; 0 = only check.
+///
+/// Returns DTL_ERROR_TIMEOUT while the work is in progress, then DTL_SUCCESS or the failure of the
+/// task. After any status but DTL_ERROR_TIMEOUT it is not called again. Thread: any that submits or
+/// waits, one at a time. Locks held: none. It may call dtl_ functions. It must not throw.
 pub type dtl_waitable_fn_t =
     Option<extern "C" fn(object: *mut c_void, timeout_ns: u64) -> dtl_status_t>;
 
-/// What a task has left running when its function returns. All zero = nothing: the task is over.
-/// Not looked at if the function returns a failure.
+/// Work that a task left running when its function returned. All zero = none: the task has ended.
+/// Ignored if the function returns a failure.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_waitable_t {
-    /// Its record at this moment is waited for; a later record changes nothing for an event of the
-    /// library's own.
+    /// Event to wait for, at its current record. For an event that the library implements, a later
+    /// record changes nothing.
     pub event: dtl_event_t,
-    /// Or this is called until it reports that all has ended.
+    /// Function to call instead, until it reports that all work has ended.
     pub wait: dtl_waitable_fn_t,
-    /// For `wait`.
+    /// Passed to `wait`.
     pub object: *mut c_void,
 }
 
-/// A task. `resource` is the element of the list that was selected (not what an adapter made of
-/// it), valid during the call. `out_wait` is all zero; the task may say there what it has left
-/// running. A status other than DTL_SUCCESS is the task's failure: it has ended all the same. A
-/// number that is not a status makes calls that return the task's status return
-/// DTL_ERROR_NATIVE_BACKEND; the text and dtl_submission_t have the number. Thread: the one that
-/// submits; of a program's own table, whichever that chooses. Locks held: none. It may block, call
-/// dtl_ functions and submit to the same policy; it must not throw.
+/// Function of a task.
+///
+/// `resource` is the selected element of the list (not the result of an adapter), valid during the
+/// call. `out_wait` is all zero; the task may describe there the work that it left running. A
+/// status other than DTL_SUCCESS is the failure of the task, which has ended anyway. If the number
+/// is not a status, calls that return the status of the task return DTL_ERROR_NATIVE_BACKEND; the
+/// text and dtl_submission_t have the number. Thread: the one that submits, or with a table of the
+/// program whichever that chooses. Locks held: none. It may block, call dtl_ functions and submit
+/// to the same policy. It must not throw.
 pub type dtl_policy_task_fn_t = Option<
     extern "C" fn(
         resource: *const dtl_resource_t,
@@ -1627,49 +1670,52 @@ pub type dtl_policy_task_fn_t = Option<
     ) -> dtl_status_t,
 >;
 
-/// A task that was submitted: a value, nothing to be destroyed once it is complete.
+/// Submitted task. It is a plain value: once it is complete, there is nothing to destroy.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_submission_t {
-    /// The policy it went through.
+    /// Policy to which the task was submitted.
     pub policy: dtl_policy_t,
-    /// 0 = complete: `status` is the task's. Else it is in flight, to be given to
-    /// dtl_submission_wait, or to dtl_submission_release if nobody will wait.
+    /// 0 = complete, and `status` is that of the task. Otherwise in flight: pass the submission to
+    /// dtl_submission_wait, or to dtl_submission_release if no call will wait.
     pub ticket: u64,
-    /// Which resource: index into the policy's list.
+    /// Selected resource: index into the list of the policy.
     pub resource: u32,
-    /// How the task ended, once it is complete.
+    /// Status of the task, once it is complete.
     pub status: dtl_status_t,
 }
 
-/// A task on its way to a resource of a program's own table. May be copied; `dtl_selection_end`
-/// takes any copy.
+/// Task that is passed to a custom kind of resources. May be copied; `dtl_selection_end` accepts
+/// any copy.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_selection_t {
     /// The policy.
     pub policy: dtl_policy_t,
-    /// Names this selection in the policy; never 0.
+    /// Identifies this selection in the policy; never 0.
     pub ticket: u64,
-    /// The element of the list: what the task's function is given.
+    /// Element of the list, which the function of the task receives.
     pub resource: dtl_resource_t,
-    /// What the adapter made of resource.value; the same without an adapter.
+    /// Result of the adapter for the resource; without an adapter, resource.value.
     pub core: u64,
-    /// DTL_INFO_... that the policy wants to know of this task. TASK_TIME costs something: measure
-    /// only if it is there.
+    /// DTL_INFO_... that the policy needs about this task, ORed. TASK_TIME has a cost: measure only
+    /// if it is set.
     pub wanted_info: u64,
-    /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL
-    /// if none was requested. Not initialised: it may contain data of an earlier selection.
+    /// Memory of scratch_bytes for this selection, aligned to 16 bytes, valid until
+    /// dtl_selection_end; NULL if none was requested. Not initialised: it may contain data of an
+    /// earlier selection.
     pub scratch: *mut c_void,
     /// Index of the resource.
     pub index: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
 }
 
-/// A program's own kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied, `self`
-/// is not. Every slot: locks held: none; several threads at once; it may call dtl_ functions, but
-/// not wait for the policy; it must not throw.
+/// Table of a custom kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied,
+/// `self` is not.
+///
+/// For every slot: several threads may call it at once. Locks held: none. It may call dtl_
+/// functions, except to wait for the policy. It must not throw.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_resource_ops_t {
@@ -1677,10 +1723,10 @@ pub struct dtl_resource_ops_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// DTL_INFO_... that it can report. TASK_SUBMISSION always works and need not be said.
+    /// DTL_INFO_... that it can report, ORed. TASK_SUBMISSION always works and need not be set.
     pub supported_info: u64,
-    /// Optional. All resources there are: writes at most `cap` of them, and their number. Asked if
-    /// a list is NULL.
+    /// Optional. Writes at most `cap` of all existing resources to `out`, and their number to
+    /// `out_n`. Called if a list is NULL.
     pub default_resources: Option<
         extern "C" fn(
             self_: *mut c_void,
@@ -1689,8 +1735,9 @@ pub struct dtl_resource_ops_t {
             out_n: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Optional. Whether a resource can be used where `needed_info` is to be reported; if not, why
-    /// (`cap` bytes with NUL). Those that cannot are left out of the policy.
+    /// Optional. Checks whether a resource can be used if `needed_info` is to be reported;
+    /// otherwise writes the reason to `why` (`cap` bytes with NUL). The policy omits resources that
+    /// cannot.
     pub accept: Option<
         extern "C" fn(
             self_: *mut c_void,
@@ -1701,12 +1748,12 @@ pub struct dtl_resource_ops_t {
             cap: u64,
         ) -> dtl_status_t,
     >,
-    /// Optional. Bytes of scratch memory for each selection in flight, where `needed_info` is to be
-    /// reported.
+    /// Optional. Returns the scratch memory in bytes for each selection in flight if `needed_info`
+    /// is to be reported.
     pub scratch_bytes: Option<extern "C" fn(self_: *mut c_void, needed_info: u64) -> u64>,
-    /// Required. Runs task(&selection->resource, arg, &wait) now or later, here or in another
-    /// thread; calls dtl_selection_end exactly once when it has ended. A status other than
-    /// DTL_SUCCESS = it did not take the task and will not call dtl_selection_end;
+    /// Required. Runs task(&selection->resource, arg, &wait) now or later, in this or another
+    /// thread, and calls dtl_selection_end exactly once when it has ended. A status other than
+    /// DTL_SUCCESS means that it did not accept the task and will not call dtl_selection_end;
     /// dtl_policy_submit returns that status.
     pub submit: Option<
         extern "C" fn(
@@ -1716,14 +1763,13 @@ pub struct dtl_resource_ops_t {
             arg: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Optional. Waits for all that was submitted to a resource: called by dtl_policy_wait_all. May
+    /// Optional. Waits for everything submitted to a resource. Called by dtl_policy_wait_all. May
     /// block.
     pub wait_resource: Option<extern "C" fn(self_: *mut c_void, core: u64) -> dtl_status_t>,
-    /// Optional. For those that learn of ends by looking: looks, and calls dtl_selection_end for
-    /// what has ended. Called before a selection that needs reports, and again and again while
-    /// somebody waits. Must not block.
+    /// Optional. Polls for tasks that have ended and calls dtl_selection_end for them. Called
+    /// before a selection that needs reports, and repeatedly while a thread waits. Must not block.
     pub lazy_report: Option<extern "C" fn(self_: *mut c_void) -> dtl_status_t>,
-    /// Optional. Called once, after the policy's last user.
+    /// Optional. Called once, after the last user of the policy.
     pub destroy: Option<extern "C" fn(self_: *mut c_void)>,
 }
 
@@ -1741,9 +1787,10 @@ pub const DTL_RESOURCE_OPS_INIT: dtl_resource_ops_t = dtl_resource_ops_t {
     destroy: None,
 };
 
-/// A program's own policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
-/// Every slot: thread: the one that submits or reports, several at once; locks held: none; it must
-/// not block or throw.
+/// Table of a custom policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
+///
+/// For every slot: thread: the one that submits or reports, several at once. Locks held: none. It
+/// must not block or throw.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_policy_ops_t {
@@ -1751,9 +1798,9 @@ pub struct dtl_policy_ops_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// DTL_INFO_... that `report` needs.
+    /// DTL_INFO_... that `report` needs, ORed.
     pub needed_info: u64,
-    /// Optional. The resources are known: called once, before the first select.
+    /// Optional. Receives the resources. Called once, before the first `select`.
     pub initialize: Option<
         extern "C" fn(
             self_: *mut c_void,
@@ -1761,18 +1808,18 @@ pub struct dtl_policy_ops_t {
             count: u64,
         ) -> dtl_status_t,
     >,
-    /// Required. Chooses a resource. DTL_ERROR_BUSY = none is free now: dtl_policy_submit asks
-    /// again until its time is over. Any other failure is the submit's.
+    /// Required. Selects a resource. DTL_ERROR_BUSY = none is free now: dtl_policy_submit calls
+    /// again until its time limit. Any other failure is that of the submit.
     pub select: Option<
         extern "C" fn(self_: *mut c_void, key: dtl_task_key_t, out_index: *mut u32) -> dtl_status_t,
     >,
-    /// Required if needed_info is not 0. One call for each bit of it, for each task: SUBMISSION
-    /// with value 0, COMPLETION with the task's status, TIME with nanoseconds (-1 if it failed or
-    /// was not taken).
+    /// Required if needed_info is not 0. Called once for each bit of it and each task: SUBMISSION
+    /// with value 0, COMPLETION with the status of the task, TIME with nanoseconds (-1 if the task
+    /// failed or was not accepted).
     pub report: Option<
         extern "C" fn(self_: *mut c_void, index: u32, key: dtl_task_key_t, info: u64, value: i64),
     >,
-    /// Optional. Called once, after the policy's last user.
+    /// Optional. Called once, after the last user of the policy.
     pub destroy: Option<extern "C" fn(self_: *mut c_void)>,
 }
 
@@ -1787,14 +1834,15 @@ pub const DTL_POLICY_OPS_INIT: dtl_policy_ops_t = dtl_policy_ops_t {
     destroy: None,
 };
 
-/// Makes of an element of the list what the kind of resources deals with: of a wrapper's pointer
-/// the stream in it, for example. Called once for each resource, by the thread that creates or
-/// initialises. It must not throw.
+/// Converts an element of the list to the value that the kind of resources uses: the pointer of a
+/// wrapper to the stream in it, for example.
+///
+/// Called once for each resource, by the thread that creates or initialises the policy. It must not
+/// throw.
 pub type dtl_resource_adapter_fn_t =
     Option<extern "C" fn(user: *mut c_void, resource: *const dtl_resource_t) -> u64>;
 
-/// How `dtl_policy_create` makes a policy. Start from DTL_POLICY_OPTS_INIT; 0 everywhere is the
-/// default.
+/// Options of `dtl_policy_create`. Start from DTL_POLICY_OPTS_INIT; 0 everywhere is the default.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_policy_opts_t {
@@ -1802,31 +1850,29 @@ pub struct dtl_policy_opts_t {
     pub struct_size: u32,
     /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
     pub kind: u32,
-    /// 0, or DTL_POLICY_DEFER.
+    /// 0 or DTL_POLICY_DEFER.
     pub flags: u64,
-    /// The program's own kind of resources; NULL = none.
+    /// Table of a custom kind of resources; NULL = none.
     pub ops: *const dtl_resource_ops_t,
-    /// Handed to the slots of `ops`.
+    /// Passed to the slots of `ops`.
     pub ops_self: *mut c_void,
-    /// Streams: whose devices are meant by a NULL list; null = those of every backend that "auto"
-    /// may choose.
+    /// Streams: backend whose devices a NULL list refers to; null = those of every backend that
+    /// "auto" may choose.
     pub backend: dtl_backend_t,
-    /// NULL = elements of the list are used as they are.
+    /// Adapter; NULL = elements of the list are used unchanged.
     pub adapter: dtl_resource_adapter_fn_t,
-    /// Handed to the adapter.
+    /// Passed to the adapter.
     pub adapter_user: *mut c_void,
-    /// "fixed": which resource, an index into the list as it is given, also if others are left out
-    /// of the policy.
+    /// "fixed": index of the resource in the list as it is passed, even if the policy omits others.
     pub fixed_index: u32,
-    /// "capacity": tasks in flight that each resource takes; 0 = 1.
+    /// "capacity": maximum number of tasks in flight on each resource; 0 = 1.
     pub capacity: u32,
-    /// "auto_tune": timings of each resource that count; 0 = 3.
+    /// "auto_tune": number of timed runs on each resource; 0 = 3.
     pub samples: u32,
-    /// "auto_tune": runs on each resource before those, whose time is thrown away; UINT32_MAX =
-    /// none, 0 = 1.
+    /// "auto_tune": number of untimed runs on each resource before those; UINT32_MAX = none, 0 = 1.
     pub warmups: u32,
-    /// "auto_tune": after so many submits of a tuned task by one thread it is tuned anew; 0 =
-    /// never.
+    /// "auto_tune": number of submits of a tuned task by one thread after which it is tuned again;
+    /// 0 = never.
     pub resample_submits: u64,
 }
 
@@ -1847,7 +1893,7 @@ pub const DTL_POLICY_OPTS_INIT: dtl_policy_opts_t = dtl_policy_opts_t {
     resample_submits: 0,
 };
 
-/// What is true of a policy. Start from DTL_POLICY_TRAITS_INIT.
+/// Properties of a policy, see `dtl_policy_traits`. Start from DTL_POLICY_TRAITS_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_policy_traits_t {
@@ -1855,17 +1901,17 @@ pub struct dtl_policy_traits_t {
     pub struct_size: u32,
     /// DTL_RESOURCES_....
     pub kind: u32,
-    /// 1: a task may still run when submit returns. 0: it never does.
+    /// 1 = a task may still run when submit returns, 0 = it never does.
     pub has_wait_type: u32,
-    /// 1: ends are learnt by looking, before selections that need them.
+    /// 1 = ends are detected by polling, before selections that need them.
     pub lazy_report: u32,
-    /// Memory for each selection in flight, in bytes.
+    /// Scratch memory for each selection in flight, in bytes.
     pub scratch_bytes: u64,
-    /// DTL_INFO_... that its resources can report.
+    /// DTL_INFO_... that its resources can report, ORed.
     pub supported_info: u64,
-    /// DTL_INFO_... that the policy needs to choose.
+    /// DTL_INFO_... that the policy needs to select, ORed.
     pub needed_info: u64,
-    /// Resources; 0 = not initialised yet.
+    /// Number of resources; 0 = not initialised yet.
     pub resource_count: u64,
 }
 
@@ -1881,104 +1927,102 @@ pub const DTL_POLICY_TRAITS_INIT: dtl_policy_traits_t = dtl_policy_traits_t {
     resource_count: 0,
 };
 
-/// What happened on a resource. The stride of arrays is fixed for ever.
+/// Statistics of a resource of a policy. It is an element of an array, so it never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_policy_stats_t {
-    /// Tasks for which it was selected.
+    /// Number of tasks for which it was selected.
     pub submitted: u64,
-    /// Those of them that have failed, or were not taken.
+    /// Number of those that failed or were not accepted.
     pub failed: u64,
-    /// Tasks on it that are not known to have ended, in policies that count them (dynamic_load,
-    /// capacity); else 0.
+    /// Number of tasks on it whose end has not been detected, in policies that count them
+    /// (dynamic_load, capacity); otherwise 0.
     pub load: u64,
-    /// 0.
+    /// Always 0.
     pub reserved: u64,
 }
 
 // -----------------------------------------------------------------------------------------------
-// Dispatcher: keys, queries, handlers, and what the library's own operations hand to them.
+// Dispatchers: keys, queries, handlers, arguments of the library's own operations.
 
-/// In a key: every value, also those that are registered later. In a query: there is none.
+/// In a key: every value, including those registered later. In a query: no value.
 pub const DTL_DISPATCH_ANY: dtl_enum_word_t = 0;
 
-/// Flag of `dtl_dispatcher_create`: a key whose predicates are all false hides the predicated
-/// handlers of later keys (rule 2), as in DaCe.
+/// Flag of `dtl_dispatcher_create`: a key whose predicates are all false hides the handlers with
+/// predicates of later keys (rule 2), as in DaCe.
 pub const DTL_DISPATCHER_STRICT_DACE: u64 = 1;
 
-/// Flag of a handler without a predicate: it stands before the one of the same key, until it is
+/// Flag of a handler without a predicate: it precedes the one of the same key until it is
 /// unregistered.
 pub const DTL_DISPATCH_REPLACE: u64 = 1;
 
 /// Flag of a handler that refuses: a query that selects it fails with its reason (rule 7).
 pub const DTL_DISPATCH_ILLEGAL: u64 = 2;
 
-/// Flag of a handler that is the default of its operation (rule 4): its key has DTL_DISPATCH_ANY in
+/// Flag of a handler that is the default of its operation (rule 4). Its key has DTL_DISPATCH_ANY in
 /// all three slots.
 pub const DTL_DISPATCH_DEFAULT: u64 = 4;
 
-/// What a handler is for. An element of an array: it never grows.
+/// Key under which a handler is registered. It is an element of an array, so it never grows.
 ///
-/// A slot is a plain member, a template, an instance of one, or DTL_DISPATCH_ANY. A template's key
-/// (lower 32 bits 0) fits the template and every instance of it; an instance's key fits that
-/// instance alone.
+/// A slot is a plain member, a template, an instance of a template, or DTL_DISPATCH_ANY. The key of
+/// a template (lower 32 bits 0) matches the template and all its instances; that of an instance
+/// matches this instance alone.
 ///
-/// Rules by which a dispatcher chooses:
+/// A dispatcher chooses by these rules:
 ///
-///  1. Keys are walked from specific to general, with s = source, d = destination, h = schedule:
+///  1. Keys are tried from specific to general, with s = source, d = destination, h = schedule:
 ///     (s,d,h) (s,d,any) (s,any,h) (s,any,any) (any,d,h) (any,d,any) (any,any,h) (any,any,any).
-///     Within one of these forms a key with an instance comes before one with its template; where
-///     keys have instances in different slots, the source counts first, then the destination.
-///  2. Handlers with a predicate come first. At the first key where a predicate is true the highest
-///     priority wins; if two have that priority and both are true, the query is DTL_ERROR_AMBIGUOUS
-///     and the text names both. A key whose predicates are all false does not hide the keys after
-///     it (it does with DTL_DISPATCHER_STRICT_DACE).
-///  3. Then handlers without a predicate, by the same walk.
-///  4. Then the default of the operation (DTL_DISPATCH_DEFAULT).
-///  5. Then DTL_ERROR_NOT_FOUND: the text names source, destination and schedule.
-///  6. Two handlers without a predicate for one key, or two defaults of one operation, are
-///     DTL_ERROR_ALREADY_EXISTS, unless the new one has DTL_DISPATCH_REPLACE. Of several keys that
-///     are registered at once all are taken or none.
-///  7. A handler can be DTL_DISPATCH_ILLEGAL: where it is chosen, the query fails with
-///     DTL_ERROR_NOT_SUPPORTED and its reason.
-///  8. Predicates run without any lock, each at most once for a query, and may query the dispatcher
+///     Within one of these forms a key with an instance precedes the key with its template. If keys
+///     have instances in different slots, the source counts first, then the destination.
+///  2. Handlers with a predicate come first. At the first key with a true predicate the highest
+///     priority wins. If two handlers with this priority both have true predicates, the query fails
+///     with DTL_ERROR_AMBIGUOUS, and the text names both. A key whose predicates are all false does
+///     not hide later keys (with DTL_DISPATCHER_STRICT_DACE it does).
+///  3. Then come handlers without a predicate, in the same order of keys.
+///  4. Then comes the default of the operation (DTL_DISPATCH_DEFAULT).
+///  5. Otherwise the query fails with DTL_ERROR_NOT_FOUND. The text names source, destination and
+///     schedule.
+///  6. A second handler without a predicate for a key, and a second default of an operation, are
+///     refused with DTL_ERROR_ALREADY_EXISTS, unless the new one has DTL_DISPATCH_REPLACE. Of
+///     several keys that are registered at once, either all are registered or none.
+///  7. If a DTL_DISPATCH_ILLEGAL handler is chosen, the query fails with DTL_ERROR_NOT_SUPPORTED
+///     and the reason of the handler.
+///  8. Predicates run without a lock, each at most once per query, and may query the dispatcher
 ///     themselves. A predicate that fails (below 0) ends the query with its status.
-///  9. A handler may be unregistered while it runs: from then on it is not chosen any more, and
-///     `destroy` of its data runs after the last user has left.
-/// 10. DTL_DISPATCH_ANY also fits values that are registered later.
+///  9. A handler may be unregistered while it runs. From then on it is not chosen, and `destroy`
+///     runs after its last user has returned.
+/// 10. DTL_DISPATCH_ANY also matches values that are registered later.
 ///
-/// Source of the rules: DaCe's TargetDispatcher, without what goes wrong there: the order of
-/// registration never decides.
+/// The rules come from the TargetDispatcher of DaCe, with one correction: the order of registration
+/// never decides.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dispatch_key_t {
-    /// DTL_OPERATION_... or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
+    /// DTL_OPERATION_... or a registered member of DTL_ENUM_OPERATION; not an instance, not 0.
     pub operation: dtl_enum_word_t,
-    /// Where data comes from: a word of any enumeration that was given out in this process, or
-    /// DTL_DISPATCH_ANY. In keys of the library's own operations a slot takes only words of the
-    /// enumeration that dtl_dispatch_query_t lists for it, and `schedule` takes only schedules.
+    /// Origin of the data, or DTL_DISPATCH_ANY. Any word that an enumeration in this process has
+    /// assigned. For the library's own operations, a slot accepts only words of the enumeration
+    /// that dtl_dispatch_query_t lists for it, and `schedule` accepts only schedules.
     pub source: dtl_enum_word_t,
-    /// Where it goes, or DTL_DISPATCH_ANY.
+    /// Destination of the data, or DTL_DISPATCH_ANY.
     pub destination: dtl_enum_word_t,
-    /// How work is run, or DTL_DISPATCH_ANY.
+    /// How the work runs, or DTL_DISPATCH_ANY.
     pub schedule: dtl_enum_word_t,
     /// Must be 0.
     pub reserved: [u64; 2],
 }
 
-/// What a handler is wanted for. Start from DTL_DISPATCH_QUERY_INIT.
+/// Query for a handler. Start from DTL_DISPATCH_QUERY_INIT. The library itself makes these queries
+/// to the default dispatcher:
 ///
-/// What the library asks the default dispatcher itself:
+///     operation              source       destination  schedule        args
+///     DTL_OPERATION_ALLOC    -            memory kind  -               dtl_dispatch_alloc_t
+///     DTL_OPERATION_COPY     memory kind  memory kind  -               dtl_dispatch_copy_t
+///     DTL_OPERATION_LAUNCH   -            -            of the launch   dtl_dispatch_launch_t
+///     DTL_OPERATION_COMPILE  language     -            -               dtl_dispatch_compile_t
 ///
-///     operation              source        destination   schedule                args
-///     DTL_OPERATION_ALLOC    -             memory kind   -
-///                            dtl_dispatch_alloc_t
-///     DTL_OPERATION_COPY     memory kind   memory kind   -
-///                            dtl_dispatch_copy_t
-///     DTL_OPERATION_LAUNCH   -             -             dtl_launch_t.schedule
-///                            dtl_dispatch_launch_t
-///     DTL_OPERATION_COMPILE  language      -             -
-///                            dtl_dispatch_compile_t
+/// The schedule of a launch is dtl_launch_t.schedule.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dispatch_query_t {
@@ -1988,14 +2032,14 @@ pub struct dtl_dispatch_query_t {
     pub reserved: u32,
     /// DTL_OPERATION_... or a registered one.
     pub operation: dtl_enum_word_t,
-    /// A value, or DTL_DISPATCH_ANY: there is none, and only keys with DTL_DISPATCH_ANY fit.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     pub source: dtl_enum_word_t,
-    /// As source.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     pub destination: dtl_enum_word_t,
-    /// As source.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     pub schedule: dtl_enum_word_t,
-    /// Handed to predicates and to the handler as it is: the operation's own struct. May be NULL
-    /// for a mere question.
+    /// Struct of the operation, passed unchanged to predicates and to the handler. May be NULL if
+    /// nothing is invoked.
     pub args: *mut c_void,
 }
 
@@ -2010,22 +2054,25 @@ pub const DTL_DISPATCH_QUERY_INIT: dtl_dispatch_query_t = dtl_dispatch_query_t {
     args: ptr::null_mut(),
 };
 
-/// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the
-/// query fails (its text: dtl_backend_set_error, or that of the dtl_ call which gave the status).
-/// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher;
-/// it should not block and must not throw.
+/// Returns whether a handler accepts a query: above 0 = yes, 0 = no, below 0 = minus a status, with
+/// which the query fails.
+///
+/// The text of the failure is that of dtl_backend_set_error, or of the dtl_ call that returned the
+/// status. Thread: the one that makes the query. Locks held: none. It may call dtl_ functions, also
+/// with the dispatcher. It should not block and must not throw.
 pub type dtl_dispatch_predicate_fn_t =
     Option<unsafe extern "C" fn(query: *const dtl_dispatch_query_t, user: *mut c_void) -> i32>;
 
 /// Performs the requested operation.
-/// @param out_event  an event for the end of work that goes on after the return; the caller of
-///                   dtl_dispatch_invoke then owns it. Left null: all is done. Anything but a live
-///                   event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nothing waits for an
-///                   event, so do all before returning; that is the case in every query of the
-///                   library itself.
-/// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions; it
-/// must not throw. A call of the library that would lead to the handler which makes it goes the
-/// library's own way instead.
+///
+/// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions. It
+/// must not throw. A call of the library that would lead to the handler that makes it is performed
+/// by the library itself.
+/// @param out_event  Event for the end of work that continues after the return; the caller of
+///                   dtl_dispatch_invoke owns it. If it stays null, all work is complete. Anything
+///                   but a live event is DTL_ERROR_NATIVE_BACKEND. The pointer is NULL if nothing
+///                   waits for an event, as in every query of the library itself: complete all work
+///                   before returning.
 pub type dtl_dispatch_fn_t = Option<
     unsafe extern "C" fn(
         query: *const dtl_dispatch_query_t,
@@ -2034,36 +2081,38 @@ pub type dtl_dispatch_fn_t = Option<
     ) -> dtl_status_t,
 >;
 
-/// The handler's data are used no more. Thread: the one that unregistered it, or the last one that
-/// used it when that leaves the library. Locks held: none. It may call dtl_ functions (during
-/// dtl_finalize they fail); it must not throw.
+/// Frees the data of a handler after its last use.
+///
+/// Thread: the one that unregistered the handler, or the last one that used it, when it leaves the
+/// library. Locks held: none. It may call dtl_ functions (during dtl_finalize they fail). It must
+/// not throw.
 pub type dtl_dispatch_destroy_fn_t = Option<unsafe extern "C" fn(user: *mut c_void)>;
 
-/// A handler. Start from DTL_DISPATCH_HANDLER_INIT.
+/// Handler of a dispatcher. Start from DTL_DISPATCH_HANDLER_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dispatch_handler_t {
     /// sizeof(dtl_dispatch_handler_t), set by DTL_DISPATCH_HANDLER_INIT.
     pub struct_size: u32,
-    /// Among handlers with a predicate of the same key the higher one wins.
+    /// Priority among handlers with a predicate of the same key: the highest wins.
     pub priority: i32,
-    /// DTL_DISPATCH_REPLACE, DTL_DISPATCH_ILLEGAL, DTL_DISPATCH_DEFAULT.
+    /// DTL_DISPATCH_REPLACE, DTL_DISPATCH_ILLEGAL and DTL_DISPATCH_DEFAULT, ORed.
     pub flags: u64,
-    /// For texts, 1 to 127 bytes of UTF-8; copied, need not be unique.
+    /// Name for texts, 1 to 127 bytes of UTF-8. Copied. It need not be unique.
     pub name: *const c_char,
-    /// Why what it is chosen for cannot be done, for DTL_DISPATCH_ILLEGAL; copied. Else NULL.
+    /// Reason for the refusal of a DTL_DISPATCH_ILLEGAL handler. Copied. Otherwise NULL.
     pub reason: *const c_char,
-    /// NULL = it takes every query that its keys fit.
+    /// Predicate. NULL = the handler accepts every query that its keys match.
     pub predicate: dtl_dispatch_predicate_fn_t,
-    /// Performs the operation. NULL where `backend` or DTL_DISPATCH_ILLEGAL determines the result.
+    /// Performs the operation. NULL if `backend` or DTL_DISPATCH_ILLEGAL determines the result.
     pub invoke: dtl_dispatch_fn_t,
-    /// NULL = there is nothing to destroy.
+    /// Frees `user`. NULL = nothing to do.
     pub destroy: dtl_dispatch_destroy_fn_t,
-    /// Handed to the three.
+    /// Passed to `predicate`, `invoke` and `destroy`.
     pub user: *mut c_void,
-    /// Instead of `invoke`, for DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE:
-    /// this backend's memory, transfer or compiler does it. The backend cannot be unregistered
-    /// before the handler. Else null.
+    /// Backend whose memory, transfer or compiler performs the operation instead of `invoke`, for
+    /// DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE. It cannot be unregistered
+    /// before the handler. Otherwise null.
     pub backend: dtl_backend_t,
 }
 
@@ -2089,23 +2138,23 @@ pub struct dtl_dispatch_alloc_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// The requested backend; the stream's, where there is one.
+    /// Requested backend; that of the stream if there is one.
     pub backend: dtl_backend_t,
-    /// The requested kind.
+    /// Requested memory kind.
     pub kind: dtl_enum_word_t,
-    /// At least 1.
+    /// Size in bytes, at least 1.
     pub size_bytes: u64,
-    /// A power of two; 0 = the kind's own.
+    /// Power of two in bytes; 0 = that of the kind.
     pub alignment: u64,
-    /// Set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on `stream`, of
-    /// any backend (not of backend "host" for another: name that in
-    /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that
-    /// it requested, or the memory's own. The library owns it once the handler succeeds. If it
-    /// lacks that size or alignment, it is refused with DTL_ERROR_NATIVE_BACKEND, and freed if
-    /// dtl_mem_alloc gave it.
+    /// Result, set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on
+    /// `stream`, of any backend. (Not of backend "host" for another one: name "host" in
+    /// dtl_dispatch_handler_t.backend.) The program frees it by dtl_mem_free with the backend that
+    /// it requested or with that of the memory. The library owns it once the handler succeeds. If
+    /// its size or alignment is insufficient, it is refused with DTL_ERROR_NATIVE_BACKEND, and
+    /// freed if it came from dtl_mem_alloc.
     pub ptr: *mut c_void,
-    /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will
-    /// do. Null = in no stream's.
+    /// Stream in whose order the memory is requested (dtl_mem_alloc_async). Memory that is
+    /// available immediately is sufficient. Null = no stream.
     pub stream: dtl_stream_t,
 }
 
@@ -2127,25 +2176,25 @@ pub const DTL_DISPATCH_ALLOC_INIT: dtl_dispatch_alloc_t = dtl_dispatch_alloc_t {
 pub struct dtl_dispatch_copy_t {
     /// sizeof(dtl_dispatch_copy_t), set by DTL_DISPATCH_COPY_INIT.
     pub struct_size: u32,
-    /// 0: size_bytes in a row; else axes of `shape` and of the strides.
+    /// Number of axes in `shape` and strides; 0 = `size_bytes` contiguous bytes.
     pub ndim: i32,
-    /// Where the first element goes.
+    /// First element of the destination.
     pub dst: *mut c_void,
-    /// Where it is.
+    /// First element of the source.
     pub src: *const c_void,
-    /// Bytes of all elements.
+    /// Size of all elements together in bytes.
     pub size_bytes: u64,
-    /// Whose memory dst is; null = the program's own.
+    /// Backend of the destination; null = memory of the program.
     pub dst_backend: dtl_backend_t,
-    /// Whose memory src is; null = the program's own.
+    /// Backend of the source; null = memory of the program.
     pub src_backend: dtl_backend_t,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub element_bytes: u64,
-    /// Elements along each axis.
+    /// Number of elements along each axis.
     pub shape: *const i64,
-    /// Elements from one element to the next along each axis.
+    /// Distances in the destination from one element to the next along each axis, in elements.
     pub dst_strides: *const i64,
-    /// As dst_strides.
+    /// Distances in the source from one element to the next along each axis, in elements.
     pub src_strides: *const i64,
 }
 
@@ -2171,17 +2220,17 @@ pub const DTL_DISPATCH_COPY_INIT: dtl_dispatch_copy_t = dtl_dispatch_copy_t {
 pub struct dtl_dispatch_launch_t {
     /// sizeof(dtl_dispatch_launch_t), set by DTL_DISPATCH_LAUNCH_INIT.
     pub struct_size: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
     /// The stream.
     pub stream: dtl_stream_t,
     /// The kernel.
     pub kernel: dtl_kernel_t,
-    /// The grid, with the schedule.
+    /// Grid and block dimensions, with the schedule.
     pub launch: *const dtl_launch_t,
     /// Pointers to the arguments.
     pub args: *const *const c_void,
-    /// Their sizes in bytes.
+    /// Sizes of the arguments in bytes.
     pub sizes: *const u64,
     /// Number of arguments.
     pub count: u64,
@@ -2206,13 +2255,13 @@ pub const DTL_DISPATCH_LAUNCH_INIT: dtl_dispatch_launch_t = dtl_dispatch_launch_
 pub struct dtl_dispatch_compile_t {
     /// sizeof(dtl_dispatch_compile_t), set by DTL_DISPATCH_COMPILE_INIT.
     pub struct_size: u32,
-    /// The device.
+    /// Requested device.
     pub device: i32,
-    /// The requested backend.
+    /// Requested backend.
     pub backend: dtl_backend_t,
     /// The source.
     pub source: *const dtl_source_t,
-    /// Set by the handler: the module, which becomes the caller's.
+    /// Result, set by the handler: the module. The caller of dtl_module_compile owns it.
     pub module: dtl_module_t,
 }
 
@@ -2226,47 +2275,55 @@ pub const DTL_DISPATCH_COMPILE_INIT: dtl_dispatch_compile_t = dtl_dispatch_compi
 };
 
 // -----------------------------------------------------------------------------------------------
-// How a communicator of kind "rdma" is made.
+// RDMA: configuration of a communicator of kind "rdma".
 
-/// dtl_rdma_config_t.completion: a waiting rank busy-polls its device; after 1 to 2 ms of waiting
-/// it sleeps between polls. Lowest latency.
+/// Value of dtl_rdma_config_t.completion: a waiting rank busy-polls its device. After 1 to 2 ms of
+/// waiting it sleeps between polls. Lowest latency.
 pub const DTL_RDMA_POLL: i32 = 1;
 
-/// dtl_rdma_config_t.completion: a rank that has waited a while sleeps until its device wakes it.
+/// Value of dtl_rdma_config_t.completion: a rank that has waited for some time sleeps until its
+/// device wakes it.
 pub const DTL_RDMA_EVENT: i32 = 2;
 
-/// dtl_rdma_config_t.rendezvous: the sender of a large message writes it to the receiver's memory.
+/// Value of dtl_rdma_config_t.rendezvous: the sender of a large message writes to the receiver's
+/// memory.
 pub const DTL_RDMA_WRITE: i32 = 1;
 
-/// dtl_rdma_config_t.rendezvous: the receiver of a large message reads it from the sender's memory.
+/// Value of dtl_rdma_config_t.rendezvous: the receiver of a large message reads the sender's
+/// memory.
 pub const DTL_RDMA_READ: i32 = 2;
 
-/// dtl_rdma_config_t.device_memory: messages are staged through host memory.
+/// Value of dtl_rdma_config_t.device_memory: messages are staged through host memory.
 pub const DTL_RDMA_STAGED: i32 = 1;
 
-/// dtl_rdma_config_t.device_memory: large messages go without staging, for memory of any backend
-/// that gives dma-bufs (dtl_mem_export_dmabuf). The network's device registers these
-/// (ibv_reg_dmabuf_mr: rdma-core 34, Linux 5.12, a driver that imports them: mlx5 does).
+/// Value of dtl_rdma_config_t.device_memory: large messages are not staged if their memory belongs
+/// to a backend that exports dma-bufs (dtl_mem_export_dmabuf). The network device registers the
+/// dma-bufs. This needs ibv_reg_dmabuf_mr (rdma-core 34, Linux 5.12) and a driver that imports
+/// them, such as mlx5.
 pub const DTL_RDMA_DMABUF: i32 = 2;
 
-/// dtl_rdma_config_t.device_memory: large messages go without staging, for memory of backend "cuda"
-/// only. It is registered by its address, with nvidia_peermem, a kernel module of NVIDIA's driver.
-/// For systems without dma-bufs: CUDA's need open kernel modules.
+/// Value of dtl_rdma_config_t.device_memory: large messages in memory of backend "cuda" are not
+/// staged. The memory is registered by its address, with nvidia_peermem, a kernel module of
+/// NVIDIA's driver. For systems without dma-bufs, which CUDA exports with NVIDIA's open kernel
+/// modules only.
 pub const DTL_RDMA_PEERMEM: i32 = 3;
 
-/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.rdma. Start from
-/// DTL_RDMA_CONFIG_INIT, which sets nothing. Read, with its texts, during the call.
+/// Settings of a communicator of kind "rdma", passed as dtl_comm_desc_t.rdma. Start from
+/// DTL_RDMA_CONFIG_INIT, which sets nothing. The struct and its strings are read during the call
+/// only.
 ///
-/// One rule for all fields: a value that is set here is used, else that of the environment variable
-/// DTL_RDMA_<NAME> (the field's name in capital letters), else the default. A number of -1, a
-/// constant of 0 and a text of NULL are not set; an empty text is set, and means the default. An
-/// invalid value is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the value and
-/// what is allowed. So is a value that this device or machine does not have, which is found when
-/// the communicator is opened. rails, queues, depth, rendezvous and meeting are the same on all
-/// ranks. Opening compares the first four between the ranks (rails: no more than the rank has
-/// active ports). One that differs is DTL_ERROR_INVALID_ARGUMENT, whose text names it and both
-/// values. Ranks with different meetings do not find each other: DTL_ERROR_TIMEOUT. Everything else
-/// may differ: for mtu the smaller value is used, the rest is each rank's own.
+/// One rule applies to all fields: a value that is set here is used, else that of the environment
+/// variable DTL_RDMA_<NAME> (the field's name in capital letters), else the default. A number of
+/// -1, a constant of 0 and a NULL string are not set. An empty string is set and means the default.
+/// An invalid value is DTL_ERROR_INVALID_ARGUMENT; the text names the field or variable, the value
+/// and the allowed values. A value that this device or machine does not support gives the same
+/// status when the communicator is opened.
+///
+/// All ranks must have the same rails, queues, depth, rendezvous and meeting. Opening compares the
+/// first four between the ranks (rails: limited to the active ports of the rank). A difference is
+/// DTL_ERROR_INVALID_ARGUMENT; the text names the field and both values. Ranks with different
+/// values of meeting do not find each other: DTL_ERROR_TIMEOUT. All other fields may differ. For
+/// mtu the smaller value is used; every other field applies to its own rank.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_rdma_config_t {
@@ -2276,92 +2333,108 @@ pub struct dtl_rdma_config_t {
     pub reserved: u32,
     /// Must be 0: no flag is defined.
     pub flags: u64,
-    /// Devices that may be used, each once, with a port if that matters: "mlx5_0:1,mlx5_1".
-    /// Default: all whose port is active; the ranks of a node share them out, the near ones first.
+    /// Devices that may be used, each listed once, optionally with a port: "mlx5_0:1,mlx5_1".
+    /// Default: all devices with an active port. The ranks of a node share them, the nearest first.
     pub devices: *const c_char,
-    /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi", "shm"
-    /// (all ranks on one node) or the name of a registered kind, "file:PATH" (a folder that all
-    /// nodes share, and that is there), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets) or
-    /// "auto". A kind that is opened for that is opened as if native was NULL. Default "auto":
-    /// "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else
+    /// How the ranks find each other: "over" (dtl_comm_desc_t.over), "mpi", "shm" (all ranks on one
+    /// node), the name of a registered kind, "file:PATH" (an existing directory that all nodes
+    /// share), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets) or "auto". A kind that is
+    /// opened for this gets NULL for dtl_comm_desc_t.mpi_comm and config. Default "auto": "over" if
+    /// dtl_comm_desc_t.over is set, "shm" if the launcher started all ranks on one node, else
     /// "mpi".
     pub meeting: *const c_char,
     /// IP address or network interface of this rank's control sockets, which set up connections and
     /// detect deaths: "10.0.0.5", "ib0". Default: the address by which this node reaches the
     /// others.
     pub address: *const c_char,
-    /// Ports that a rank uses at once, 1 ... 4; large messages are split over them. Fewer if there
-    /// are no more, which dtl_explain tells; with DTL_STRICT=1 that is DTL_ERROR_NOT_SUPPORTED.
-    /// Default 1: one port for each rank, as most nodes have no more ports than ranks.
+    /// Ports that a rank uses at once, 1 ... 4. Large messages are split over them. If fewer ports
+    /// are active, fewer are used (see dtl_explain); with DTL_STRICT=1 this is
+    /// DTL_ERROR_NOT_SUPPORTED. Default 1: one port per rank, as most nodes have no more ports than
+    /// ranks.
     pub rails: i32,
-    /// Queue pairs for each peer and rail, 1 ... 4. Default 1: more help only where a network
-    /// spreads its load by queue pair, and each takes its own memory.
+    /// Queue pairs per peer and rail, 1 ... 4. Default 1: more help only where a network balances
+    /// its load by queue pair, and each queue pair uses memory.
     pub queues: i32,
-    /// Index of the port's address (GID), 0 ... 255. Default: chosen. Over Ethernet a RoCE v2
-    /// address, IPv4 before IPv6 and global before link-local, else RoCE v1; over InfiniBand
-    /// index 0.
+    /// Index of the port's address (GID), 0 ... 255. Default: selected by the library. On Ethernet
+    /// it prefers RoCE v2 to RoCE v1, then IPv4 to IPv6 and global to link-local addresses. On
+    /// InfiniBand it is 0.
     pub gid_index: i32,
-    /// InfiniBand's service level, RoCE's priority, 0 ... 15. Default 0: networks without classes
-    /// have that one.
+    /// Service level (InfiniBand) or priority (RoCE), 0 ... 15. Default 0, the level of networks
+    /// without classes.
     pub service_level: i32,
-    /// Traffic class, over RoCE v2 the byte of IP with the DSCP (times 4), 0 ... 255. Default 0. A
-    /// network that loses no packets of one class wants its number here.
+    /// Traffic class, 0 ... 255. With RoCE v2 it is the IP byte that has the DSCP (the DSCP times
+    /// 4). Default 0. A network that is lossless for one class needs the number of that class here.
     pub traffic_class: i32,
-    /// A packet without an answer is sent again after 4.096 us x 2^timeout, 1 ... 31. Default 20:
-    /// 4.3 s, which outlives a switch that reroutes. (Devices may wait up to four times as long.)
+    /// Exponent of the retransmission timeout, 1 ... 31: a packet that is not acknowledged is sent
+    /// again after 4.096 us x 2^timeout. Devices may wait up to four times as long. Default 20:
+    /// 4.3 s, longer than a switch takes to reroute.
     pub timeout: i32,
-    /// How often a packet is sent again before its queue pair fails, 0 ... 7. Default 7, the most:
-    /// with timeout 20, half a minute or more. Soft-RoCE (rdma_rxe) takes 7 as for ever; there 6
-    /// ends.
+    /// Number of retransmissions of a packet before its queue pair fails, 0 ... 7. Default 7, the
+    /// maximum: half a minute or more with timeout 20. Soft-RoCE (rdma_rxe) treats 7 as unlimited;
+    /// its largest limit is 6.
     pub retries: i32,
-    /// How often, where the receiver has no receive posted, 0 ... 7; 7 = for ever. Default 7. The
-    /// library counts the other side's receives and never sends without one.
+    /// Number of retransmissions if the receiver has no receive posted, 0 ... 7; 7 is unlimited.
+    /// Default 7. The library counts the receives that the peer has posted and never sends without
+    /// one.
     pub receiver_retries: i32,
-    /// Bytes of a packet at most: 256, 512, 1024, 2048 or 4096. Default: what the two ports have,
-    /// the smaller.
+    /// Maximum size of a packet in bytes: 256, 512, 1024, 2048 or 4096. Default: the smaller value
+    /// of the two ports.
     pub mtu: i32,
     /// Index of the partition key in the port's table, 0 ... 65535. Default 0.
     pub pkey_index: i32,
-    /// Receives posted for each peer (and queue pair), 4 ... 4096, so also how many small messages
-    /// are under way to a rank that does nothing. Default 16: enough for a network's delay at small
-    /// messages; each takes a slot of memory for each active peer.
+    /// Receives posted per peer and queue pair, 4 ... 4096. This also limits the number of small
+    /// messages in flight to a rank that makes no calls. Default 16: enough for the latency of a
+    /// network with small messages. Each receive takes a memory slot per active peer.
     pub depth: i32,
-    /// Bytes of a message that travel inside of its work request, 0 ... 1024, as far as the device
-    /// grants them. Default 64: a line of the cache, which saves the device a read of memory.
+    /// Bytes of a message that are sent inline in its work request, 0 ... 1024, at most what the
+    /// device grants. Default 64: one cache line, which saves the device a memory read.
     pub inline_bytes: i32,
-    /// DTL_RDMA_POLL or DTL_RDMA_EVENT; variable: poll, event. Default DTL_RDMA_POLL.
+    /// How a waiting rank detects completions: DTL_RDMA_POLL or DTL_RDMA_EVENT; variable: poll,
+    /// event. Default DTL_RDMA_POLL.
     pub completion: i32,
-    /// DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read. Default DTL_RDMA_WRITE: its last
-    /// packet signals the receiver, while a read needs a message to signal its end.
+    /// How large messages are transferred: DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read.
+    /// Default DTL_RDMA_WRITE: its last packet notifies the receiver, while a read needs a message
+    /// at its end.
     pub rendezvous: i32,
-    /// DTL_RDMA_STAGED, DTL_RDMA_DMABUF or DTL_RDMA_PEERMEM; variable: staged, dmabuf, peermem.
-    /// Default DTL_RDMA_STAGED. With the others messages of more than 8160 bytes of device memory
-    /// that was allocated here (by dtl_mem_alloc, a pool, a dtl::buffer) are written and read by
-    /// the network's device, as far as the other side's memory can be: also device memory of such a
-    /// rank, or the host's from dtl_mem_alloc. Else one copy on the side of the device, as with
-    /// what is staged. Collectives and probed messages are staged. Each allocation is registered
-    /// once (cache_bytes bounds all), until it is freed; the thread that sends or receives first
-    /// calls export_dmabuf, with no lock held but, of a message that begins later than its call
-    /// (dtl_comm_isend_on, a persistent one), that request's: it must not wait for that. A library
-    /// without ibv_reg_dmabuf_mr is DTL_ERROR_NOT_SUPPORTED when the communicator is opened (with
-    /// DTL_RDMA_DMABUF); a registration that is refused is a warning, and all is staged from then
-    /// on, which dtl_explain tells. Each rank as it likes. Tested over verbs that are none; not yet
-    /// on a network card with a GPU.
+    /// How messages in device memory are transferred: DTL_RDMA_STAGED, DTL_RDMA_DMABUF or
+    /// DTL_RDMA_PEERMEM; variable: staged, dmabuf, peermem. Default DTL_RDMA_STAGED. Each rank may
+    /// choose.
+    ///
+    /// With the other two values, the network device reads and writes messages of more than
+    /// 8160 bytes directly, in device memory that was allocated through this library
+    /// (dtl_mem_alloc, a pool, a dtl::buffer). The peer's memory must be accessible in the same
+    /// way: device memory of a rank with such a setting, or host memory of dtl_mem_alloc. Otherwise
+    /// there is one copy on the side of the device memory, as for staged messages. Collectives and
+    /// probed messages are staged.
+    ///
+    /// Each allocation is registered once, until it is freed; cache_bytes limits the total.
+    /// export_dmabuf runs in the thread that first sends or receives the memory, with no lock held.
+    /// Exception: for a message that starts later than its call (dtl_comm_isend_on, a persistent
+    /// request) that request is locked, so the slot must not wait for it.
+    ///
+    /// With DTL_RDMA_DMABUF, a verbs library without ibv_reg_dmabuf_mr is DTL_ERROR_NOT_SUPPORTED
+    /// when the communicator is opened. A registration that is refused gives a warning, and all
+    /// messages are staged from then on (see dtl_explain). Tested with fake verbs, not yet on a
+    /// network card with a GPU.
     pub device_memory: i32,
-    /// Milliseconds of silence after which a peer's machine counts as dead, 100 ... 600000. Default
-    /// 5000. (The death of a process on a live machine is detected at once.)
+    /// Milliseconds of silence after which the machine of a peer counts as dead, 100 ... 600000.
+    /// Default 5000. The death of a process on a live machine is detected at once.
     pub silence_ms: i32,
-    /// Bytes of memory that stay registered for later messages, beside what always is; 0 = none.
-    /// Variable: also 512M, 2G. Default 1 GiB: registering costs more than sending what is
-    /// registered, and registered memory cannot be swapped out.
+    /// Bytes of memory that stay registered for later messages, in addition to memory that is
+    /// always registered. 0: none. The variable also accepts 512M, 2G. Default 1 GiB: registering
+    /// memory costs more than sending registered memory, but registered memory cannot be swapped
+    /// out.
     pub cache_bytes: i64,
-    /// A connection that breaks although the peer lives (retries used up, a queue pair in error) is
-    /// made anew, and what the peer has not received is sent again; over and over, with pauses,
-    /// until for so many milliseconds nothing has come through: then it is DTL_ERROR_RANK_FAILURE
-    /// on both sides. 0 ... 600000; 0: a connection that breaks is not made anew. Default 5000: a
-    /// cable that is plugged again, a switch that starts a port. Changes of elements that were
-    /// under way (dtl_win_accumulate and its like) end with DTL_ERROR_CONNECTION_LOST: whether they
-    /// were made is not known, everything else goes on.
+    /// Milliseconds without progress after which a broken connection to a live peer is given up,
+    /// 0 ... 600000. 0: a broken connection is not re-established. Default 5000, enough for a
+    /// replugged cable or a switch that starts a port.
+    ///
+    /// A connection breaks if the retries are used up or a queue pair is in error. It is
+    /// re-established, and data that the peer has not received is sent again. This is repeated,
+    /// with pauses, until nothing has come through for this time; then operations fail with
+    /// DTL_ERROR_RANK_FAILURE on both sides. Accumulate operations in flight (dtl_win_accumulate
+    /// and the like) fail with DTL_ERROR_CONNECTION_LOST: it is not known whether they were done.
+    /// Everything else continues.
     pub reconnect_ms: i64,
 }
 
@@ -2396,103 +2469,115 @@ pub const DTL_RDMA_CONFIG_INIT: dtl_rdma_config_t = dtl_rdma_config_t {
 // -----------------------------------------------------------------------------------------------
 // Communicators and requests: constants, descriptions, receive information.
 
-/// The job's communicator: all ranks that the launcher started. Opened on first use; destroying it
-/// does nothing. Equivalent: MPI_COMM_WORLD.
+/// Communicator of the job: all ranks that the launcher started. It is opened by the first call
+/// that uses it, also by a local one. That call blocks until all ranks have opened it, for at most
+/// 30 s, or DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
+/// Equivalent: MPI_COMM_WORLD.
 pub const DTL_COMM_WORLD: dtl_comm_t = dtl_comm_t { id: 0x0600_0000_0000_0000 };
 
-/// This process alone. Opened on first use; destroying it does nothing. Equivalent: MPI_COMM_SELF.
+/// Communicator of this process alone. It is opened at its first use. Destroying it has no effect.
+/// Equivalent: MPI_COMM_SELF.
 pub const DTL_COMM_SELF: dtl_comm_t = dtl_comm_t { id: 0x0600_0010_0000_0000 };
 
-/// As the source of a receive: any rank.
+/// Source of a receive or probe: any rank. Equivalent: MPI_ANY_SOURCE.
 pub const DTL_ANY_SOURCE: i32 = -2;
 
-/// As the tag of a receive: any tag.
+/// Tag of a receive or probe: any tag. Equivalent: MPI_ANY_TAG.
 pub const DTL_ANY_TAG: i32 = -1;
 
-/// As a source or destination: nobody. The operation completes at once and moves nothing; the info
-/// of a receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
+/// Source or destination that is no rank. The operation completes at once and transfers nothing.
+/// The info of a receive or probe then has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
+/// Equivalent: MPI_PROC_NULL.
 pub const DTL_PROC_NULL: i32 = -3;
 
-/// As the color of dtl_comm_split: no communicator for this rank.
+/// Color of dtl_comm_split: this rank gets no communicator. Equivalent: MPI_UNDEFINED.
 pub const DTL_UNDEFINED: i32 = -4;
 
-/// What dtl_request_wait_any answers when no request is active.
+/// Index that dtl_request_wait_any returns if no request is active.
 pub const DTL_NO_INDEX: u64 = u64::MAX;
 
-/// The largest tag; the smallest is 0.
+/// Largest tag. The smallest is 0.
 pub const DTL_TAG_MAX: i32 = 268_435_455;
 
-/// What a receive tells of its message. Frozen: this struct never grows (arrays of it are passed).
+/// Result of a receive or probe. Frozen: this struct never grows, because arrays of it are passed.
+/// Equivalent: MPI_Status.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_recv_info_t {
-    /// Rank that sent it.
+    /// Rank of the sender.
     pub source: i32,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: i32,
-    /// Its true size in bytes, also when it was truncated (then 0 over MPI's own messages, if MPI
-    /// does not tell).
+    /// Size of the whole message in bytes, also if it was truncated. With MPI's own messages it is
+    /// 0 after a truncation if MPI does not report the size.
     pub size_bytes: u64,
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED or why it failed.
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, or the status with which the receive failed.
     pub status: dtl_status_t,
-    /// 0.
+    /// Always 0.
     pub reserved0: u32,
-    /// 0.
+    /// Always 0.
     pub reserved1: u64,
 }
 
-/// Opens a communicator. Start from DTL_COMM_DESC_INIT.
+/// Description of a communicator for dtl_comm_open. Start from DTL_COMM_DESC_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     pub struct_size: u32,
-    /// This process' rank, 0 ... size-1. Read only if size is set.
+    /// Rank of this process, 0 ... size-1. Read only if size is not 0.
     pub rank: i32,
-    /// Number of ranks; 0 = rank and size from the launcher's environment.
+    /// Number of ranks. 0: rank and size come from the launcher's environment.
     pub size: i32,
     /// Must be 0.
     pub reserved: u32,
-    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi",
-    /// "nccl" and "rdma"), or 0.
+    /// 0, or an OR of DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only) and DTL_COMM_STAGE
+    /// (kinds "mpi", "nccl" and "rdma").
     pub flags: u64,
-    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi"
-    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma`;
-    /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL =
-    /// "auto", which never takes "nccl" and "rdma". ("threads" is opened by dtl_comm_threads.)
-    /// "mpi": over whichever MPI the process has or the launcher fits, or DTL_MPI_LIBRARY names; it
-    /// is initialised if the program has not, and then finalised by the last dtl_finalize (see
-    /// dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
-    /// DTL_COMM_DETERMINISTIC, and MPI gave another level than MPI_THREAD_SERIALIZED, messages and
-    /// collectives are MPI's own: the texts of the functions say what MPI does not promise. Else
-    /// they are the library's, over MPI_Isend and MPI_Irecv, and everything in this file holds.
-    /// dtl_comm_info tells which. Table: docs/explanation/promises.md.
+    /// Kind: "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each,
+    /// "mpi" between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma` and
+    /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL means
+    /// "auto", which never selects "nccl" or "rdma". Kind "threads" is opened by dtl_comm_threads.
+    ///
+    /// Kind "mpi" uses the MPI that the process has loaded, that fits the launcher, or that
+    /// DTL_MPI_LIBRARY names. If the program has not initialised MPI, the library does, and the
+    /// last dtl_finalize finalises it (see dtl_comm_from_mpi_fint). Messages and collectives are
+    /// MPI's own if no rank has a time limit (timeout_ns, DTL_TIMEOUT) or requests
+    /// DTL_COMM_DETERMINISTIC, and MPI provides a thread level other than MPI_THREAD_SERIALIZED.
+    /// The texts of the functions then state which guarantees MPI does not give. Otherwise they are
+    /// the library's, over MPI_Isend and MPI_Irecv, and all guarantees of this header hold.
+    /// dtl_comm_info reports which of the two applies. docs/explanation/promises.md has a table.
     pub kind: *const c_char,
-    /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
+    /// Name that all ranks of the job share and that no other job on this node uses. NULL: from the
     /// launcher's environment.
     pub job: *const c_char,
-    /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from DTL_TIMEOUT,
-    /// else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes;
-    /// if it is below 100 ms, for up to 50 ms more.
+    /// Time limit of each blocking call on the communicator, in nanoseconds. 0: from DTL_TIMEOUT,
+    /// else DTL_TIMEOUT_INFINITE. Shortly before the limit a collective queries the state of the
+    /// other ranks; with limits below 100 ms this can add up to 50 ms.
     pub timeout_ns: u64,
-    /// Kind "mpi": address of the Fortran handle (MPI_Comm_c2f) of an intracommunicator of a
-    /// running MPI, whose rank and size are then used if size is 0. NULL: MPI_COMM_WORLD. With any
-    /// other kind it must be NULL.
+    /// Kind "mpi": address of the Fortran handle (MPI_Comm_c2f) of an intracommunicator of an
+    /// initialised MPI. If size is 0, rank and size are taken from that communicator. NULL:
+    /// MPI_COMM_WORLD. With any other kind it must be NULL.
     pub mpi_comm: *const i32,
     /// Kind "rdma": its settings. NULL: the environment and the defaults. With any other kind it
     /// must be NULL.
     pub rdma: *const dtl_rdma_config_t,
-    /// Registered kinds: passed unread to the backend's `open`. With any other kind it must be
-    /// NULL.
+    /// Registered kinds: pointer that is passed unread to the backend's `open`. With any other kind
+    /// it must be NULL.
     pub config: *mut c_void,
-    /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over
-    /// one that "auto" opens. Collectives of device memory (which the host cannot reach) of backend
-    /// "cuda" are NCCL's then, on the device that is the calling thread's current one when it is
-    /// opened; one device for each rank. Everything else goes as over that communicator, which is
-    /// neither changed nor needed any longer. rank, size and job are 0 and NULL if it is named;
-    /// timeout_ns 0 = its own. Kind "rdma": the communicator over which its ranks meet while it is
-    /// opened (see dtl_rdma_config_t); the rest as said. Null for other kinds. What is whose:
-    /// docs/how-to/use-nccl.md.
+    /// Kinds "nccl" and "rdma": existing communicator to open this one over. All its ranks make the
+    /// call. Then rank and size must be 0 and job NULL, and timeout_ns 0 means the time limit of
+    /// `over`. The call does not change `over`, which is not needed afterwards. With any other kind
+    /// it must be null.
+    ///
+    /// Kind "nccl": if `over` is null, a communicator of kind "auto" is opened beneath. Collectives
+    /// on device memory of backend "cuda" that the host cannot access are performed by NCCL. They
+    /// use the device that is current in the calling thread when the communicator is opened; each
+    /// rank needs a device of its own. All other operations use the communicator beneath.
+    /// docs/how-to/use-nccl.md lists which does which.
+    ///
+    /// Kind "rdma": the ranks use `over` to exchange addresses while they open (see
+    /// dtl_rdma_config_t.meeting).
     pub over: dtl_comm_t,
 }
 
@@ -2512,45 +2597,45 @@ pub const DTL_COMM_DESC_INIT: dtl_comm_desc_t = dtl_comm_desc_t {
     over: dtl_comm_t { id: 0 },
 };
 
-/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and
-/// timings, also where there are faster ones that are not: over several nodes ("hier") reductions
-/// go node by node unless this is set, and over "mpi" they are MPI's own. Every rank gets the
-/// identical result with and without it. Also DTL_DETERMINISTIC=1.
+/// Flag of dtl_comm_desc_t: results of collectives are bitwise equal across kinds, runs and
+/// timings, even where faster algorithms exist that are not. Without it, reductions over several
+/// nodes ("hier") combine operands node by node, and over "mpi" they are MPI's own. Every rank gets
+/// the identical result with and without this flag. DTL_DETERMINISTIC=1 has the same effect.
 pub const DTL_COMM_DETERMINISTIC: u64 = 1;
 
-/// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator
-/// that is named, not on a duplicate: they match those that the program sends and receives through
-/// MPI itself, as MPI_BYTE with the same rank and tag. That communicator must then live longer than
-/// ours, and keep an error handler that returns if errors are to be seen here. The library's own
-/// messages have a duplicate all the same.
+/// Flag of dtl_comm_desc_t, kind "mpi": messages travel on the named MPI communicator, not on a
+/// duplicate. They match messages that the program sends and receives through MPI itself, as
+/// MPI_BYTE with the same rank and tag. The MPI communicator must outlive this one. It must keep an
+/// error handler that returns if errors are to be reported here. The library's internal messages
+/// use a duplicate in any case.
 pub const DTL_COMM_NO_DUP: u64 = 2;
 
-/// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have
-/// (DTL_ERROR_NOT_SUPPORTED else) are staged through host memory, over the communicator below.
-/// dtl_explain tells of the first. All ranks set it or none. Kind "mpi": messages of device memory
-/// are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md); each rank
-/// as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones
-/// go directly.
+/// Flag of dtl_comm_desc_t: stages device memory through host memory. Kind "nccl": collectives on
+/// device memory that NCCL does not provide are staged over the communicator beneath; without the
+/// flag they are DTL_ERROR_NOT_SUPPORTED. dtl_explain reports the first one. All ranks must set the
+/// flag, or none. Kind "mpi": messages in device memory are staged even if MPI accepts device
+/// pointers (docs/how-to/send-device-memory.md). Kind "rdma": large messages are staged even if
+/// dtl_rdma_config_t.device_memory selects direct transfer. For both, each rank may choose.
 pub const DTL_COMM_STAGE: u64 = 4;
 
-/// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
+/// Properties of a communicator, filled by dtl_comm_info. Start from DTL_COMM_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_info_t {
     /// sizeof(dtl_comm_info_t), set by DTL_COMM_INFO_INIT.
     pub struct_size: u32,
-    /// This process' rank.
+    /// Rank of this process.
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// Ranks that are gone as far as this process knows: died, or left (destroyed their handle or
-    /// finalized). Grows with what calls on the communicator find out; never shrinks.
+    /// Number of ranks that this process has found gone: they died, or left (destroyed their handle
+    /// or finalized). Calls on the communicator detect them. The number never decreases.
     pub failed_count: i32,
-    /// Time limit in nanoseconds of each blocking call.
+    /// Time limit of each blocking call, in nanoseconds.
     pub timeout_ns: u64,
-    /// The kind's name, e.g. "shm"; valid for ever.
+    /// Name of the kind, e.g. "shm". Valid forever.
     pub kind: *const c_char,
-    /// How the data moves and why, NUL-terminated; for people.
+    /// How the data moves and why, NUL-terminated, for humans.
     pub transport: [c_char; 128],
 }
 
@@ -2567,11 +2652,15 @@ pub const DTL_COMM_INFO_INIT: dtl_comm_info_t = dtl_comm_info_t {
 
 /// Copies an attribute when its communicator is duplicated.
 ///
-/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`. Locks
-/// held: none. It may block, but then other ranks wait in dtl_comm_dup.
-/// @param value      the attribute on `comm`.
-/// @param out_value  what the duplicate gets.
-/// @param out_copy   1 = the duplicate gets it, 0 = it does not.
+/// Runs in the thread that calls dtl_comm_dup. It may call the library, but must not destroy
+/// `comm`. No lock is held. It may block, but then the other ranks wait in dtl_comm_dup.
+///
+/// @param comm       communicator that is duplicated.
+/// @param key        key of the attribute.
+/// @param user       pointer that was passed to dtl_comm_key_create.
+/// @param value      attribute of `comm`.
+/// @param out_value  attribute of the duplicate.
+/// @param out_copy   1: the duplicate gets the attribute. 0: it does not.
 /// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
 pub type dtl_attribute_copy_fn_t = Option<
     unsafe extern "C" fn(
@@ -2584,51 +2673,58 @@ pub type dtl_attribute_copy_fn_t = Option<
     ) -> dtl_status_t,
 >;
 
-/// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is
-/// stale then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else
-/// is left, that is the one in the last dtl_finalize. Locks held: none. It may block and call the
-/// library (within dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
+/// Releases an attribute that was deleted or replaced, or that was on a destroyed communicator.
+///
+/// In the last case `comm` is stale. Runs in the thread that made the call. For DTL_COMM_WORLD,
+/// DTL_COMM_SELF and all remaining communicators, that is the thread in the last dtl_finalize. No
+/// lock is held. It may block and call the library; within dtl_finalize, calls return
+/// DTL_ERROR_INVALID_STATE.
+///
+/// @param comm   communicator that had the attribute.
+/// @param key    key of the attribute.
+/// @param user   pointer that was passed to dtl_comm_key_create.
+/// @param value  the attribute.
 pub type dtl_attribute_delete_fn_t =
     Option<unsafe extern "C" fn(comm: dtl_comm_t, key: i32, user: *mut c_void, value: *mut c_void)>;
 
 // -----------------------------------------------------------------------------------------------
 // Where ranks and threads run: the node, its cores, the ranks on it.
 
-/// What `dtl_topology` tells of this node. Start from DTL_TOPOLOGY_INIT. 0 = the system does not
-/// tell.
+/// Properties of this node, filled by dtl_topology. Start from DTL_TOPOLOGY_INIT. A field is 0 if
+/// the system does not report it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_topology_t {
     /// sizeof(dtl_topology_t), set by DTL_TOPOLOGY_INIT.
     pub struct_size: u32,
-    /// CPUs (hardware threads) that are online.
+    /// Number of CPUs (hardware threads) that are online.
     pub cpus_online: i32,
-    /// CPUs that the calling thread may run on: how many dtl_affinity lists.
+    /// Number of CPUs that the calling thread may run on, as listed by dtl_affinity.
     pub cpus_allowed: i32,
-    /// Physical cores that are online.
+    /// Number of physical cores that are online.
     pub cores: i32,
-    /// Hardware threads of one core; 1 = no simultaneous multithreading.
+    /// Hardware threads per core. 1: no simultaneous multithreading.
     pub threads_per_core: i32,
-    /// Processor packages.
+    /// Number of processor packages.
     pub sockets: i32,
-    /// NUMA nodes; 1 also where the kernel knows none.
+    /// Number of NUMA nodes. 1 also if the kernel has no NUMA support.
     pub numa_nodes: i32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
     /// Thousandths of a CPU that the control groups (a container, a batch system) allow this
-    /// process; 0 = no limit.
+    /// process. 0: no limit.
     pub cpu_quota_milli: u64,
-    /// Bytes of the first-level data cache of a core.
+    /// Size of the first-level data cache of a core, in bytes.
     pub l1d_bytes: u64,
-    /// Bytes of the second-level cache of a core (or of the cores that share it).
+    /// Size of the second-level cache of a core, or of the cores that share it, in bytes.
     pub l2_bytes: u64,
-    /// Bytes of one third-level cache.
+    /// Size of one third-level cache, in bytes.
     pub l3_bytes: u64,
-    /// Bytes of memory of the node.
+    /// Memory of the node, in bytes.
     pub memory_bytes: u64,
-    /// Bytes of memory that the control groups allow this process; 0 = no limit below memory_bytes.
+    /// Memory that the control groups allow this process, in bytes. 0: no limit below memory_bytes.
     pub memory_limit_bytes: u64,
-    /// The node's name, NUL-terminated.
+    /// Name of the node, NUL-terminated.
     pub hostname: [c_char; 256],
 }
 
@@ -2651,21 +2747,22 @@ pub const DTL_TOPOLOGY_INIT: dtl_topology_t = dtl_topology_t {
     hostname: [0; 256],
 };
 
-/// What `dtl_comm_topology` tells. Start from DTL_COMM_TOPOLOGY_INIT.
+/// Placement of this rank among the nodes, filled by dtl_comm_topology. Start from
+/// DTL_COMM_TOPOLOGY_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_topology_t {
     /// sizeof(dtl_comm_topology_t), set by DTL_COMM_TOPOLOGY_INIT.
     pub struct_size: u32,
-    /// The node that this rank runs on, 0 ... nodes-1; -1 = not known.
+    /// Node that this rank runs on, 0 ... nodes-1. -1: not known.
     pub node: i32,
-    /// Nodes that the communicator's ranks run on; -1 = not known.
+    /// Number of nodes that the communicator's ranks run on. -1: not known.
     pub nodes: i32,
-    /// This rank's place among the communicator's ranks on its node, 0 ... local_size-1.
+    /// Position of this rank among the communicator's ranks on its node, 0 ... local_size-1.
     pub local_rank: i32,
-    /// Ranks of the communicator on this rank's node.
+    /// Number of the communicator's ranks on this rank's node.
     pub local_size: i32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
 }
 
@@ -2682,35 +2779,35 @@ pub const DTL_COMM_TOPOLOGY_INIT: dtl_comm_topology_t = dtl_comm_topology_t {
 // -----------------------------------------------------------------------------------------------
 // One-sided communication: constants, and information about a window.
 
-/// For dtl_win_lock: others may hold shared locks of the same target meanwhile. Equivalent:
-/// MPI_LOCK_SHARED.
+/// Type of dtl_win_lock: other ranks may hold shared locks on the same target at the same time.
+/// Equivalent: MPI_LOCK_SHARED.
 pub const DTL_LOCK_SHARED: i32 = 1;
 
-/// For dtl_win_lock: nobody else holds a lock of the target meanwhile. Equivalent:
+/// Type of dtl_win_lock: no other rank holds a lock on the target at the same time. Equivalent:
 /// MPI_LOCK_EXCLUSIVE.
 pub const DTL_LOCK_EXCLUSIVE: i32 = 2;
 
-/// What `dtl_win_info` tells of one rank's part of a window. Start from DTL_WIN_INFO_INIT.
+/// Properties of one rank's part of a window, filled by dtl_win_info. Start from DTL_WIN_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_win_info_t {
     /// sizeof(dtl_win_info_t), set by DTL_WIN_INFO_INIT.
     pub struct_size: u32,
-    /// This process' rank in the window: that in the communicator it was made of.
+    /// Rank of this process in the window, the same as in the communicator of dtl_win_create.
     pub rank: i32,
     /// Number of ranks.
     pub ranks: i32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
-    /// Bytes of the queried part.
+    /// Size of the queried part, in bytes.
     pub size_bytes: u64,
-    /// Bytes of one step of a displacement there.
+    /// Size of one step of a displacement in that part, in bytes.
     pub disp_unit: u64,
-    /// First byte of this process' own part; NULL for other ranks' parts, and if it has no bytes.
+    /// First byte of this process' own part. NULL for parts of other ranks and for an empty part.
     pub base: *mut c_void,
-    /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads"
-    /// an operation is done when its call returns: what it fetches is there, and a flush finds
-    /// nothing to wait for.
+    /// Path by which operations reach the targets, NUL-terminated, for humans. If it begins with
+    /// "loads", an operation is complete when its call returns: fetched values are available, and a
+    /// flush does not wait.
     pub way: [c_char; 64],
 }
 
@@ -2727,119 +2824,132 @@ pub const DTL_WIN_INFO_INIT: dtl_win_info_t = dtl_win_info_t {
 };
 
 // -----------------------------------------------------------------------------------------------
-// The table of function pointers of a backend that communicates, and what its slots take.
+// Backend tables: communication.
 
-/// Arguments of a comm table's `open`.
+/// Arguments of the slot `open` of a comm table.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_open_t {
-    /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
+    /// sizeof(dtl_comm_open_t) of the library. Read only fields inside it.
     pub struct_size: u32,
-    /// Rank that the caller or launcher names, below size; -1 = none did.
+    /// Rank that the caller or the launcher assigned, below `size`; -1 = none.
     pub rank: i32,
-    /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
+    /// Number of ranks that the caller or the launcher specified; -1 = none, and then `rank` is -1
+    /// too.
     pub size: i32,
     /// 0.
     pub reserved: u32,
     /// Flags of the dtl_comm_desc_t.
     pub flags: u64,
-    /// The job's name: the same on all ranks and in every open of the job, and no other job on this
-    /// node has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller
-    /// nor the launcher names one, so a transport whose ranks meet by it refuses more than one rank
-    /// with DTL_ERROR_INVALID_ARGUMENT.
+    /// Name of the job: the same on all ranks and in every open of the job, and different from the
+    /// names of all other jobs on this node. It has any length and any characters ('/' too), and is
+    /// never NULL. It is empty if neither the caller nor the launcher set one; a transport whose
+    /// ranks find each other by the name then refuses more than one rank with
+    /// DTL_ERROR_INVALID_ARGUMENT.
     pub job: *const c_char,
-    /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
+    /// Time limit of the wait for the other ranks, in nanoseconds; at most 30 s.
     pub timeout_ns: u64,
-    /// `config` of the dtl_comm_desc_t, unread.
+    /// `config` of the dtl_comm_desc_t, which the library does not read.
     pub config: *mut c_void,
 }
 
-/// What a comm table's `test` tells of a completed operation.
+/// Result of a completed operation, as the slot `test` of a comm table reports it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_comm_done_t {
-    /// For a completed receive, the rank that sent. With DTL_ERROR_RANK_FAILURE, the rank that
-    /// failed. Zeroed before the call.
+    /// For a completed receive, the rank that sent the message. With DTL_ERROR_RANK_FAILURE, the
+    /// rank that failed. Zeroed before the call.
     pub source: i32,
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE ...
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE or another
+    /// failure.
     pub status: dtl_status_t,
-    /// A receive: the message's match word.
+    /// For a receive, the match word of the message.
     pub match_word: u64,
-    /// A receive: the message's true size, also when truncated.
+    /// For a receive, the true size of the message, also if it was truncated.
     pub size_bytes: u64,
 }
 
-/// Most bytes of the key that a comm table's `win_create` gives.
+/// Maximum size in bytes of the key that the slot `win_create` of a comm table writes.
 pub const DTL_WIN_KEY_BYTES: u32 = 256;
 
-/// Flag of dtl_comm_vtable_t: the slots are called in calls of the program only, never by a thread
-/// of the library's own, which nothing would keep apart from the program's calls of what is below
-/// (an MPI that gave MPI_THREAD_SERIALIZED, say). Windows are then served by the target's calls
-/// only.
+/// Flag of dtl_comm_vtable_t: slots are called only inside calls of the program, never by a thread
+/// of the library. For transports whose lower layer the program also calls and that need these
+/// calls serialised (for example an MPI that provides MPI_THREAD_SERIALIZED). Windows are then
+/// served only by calls of the target.
 pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 
-/// The comm component: five required slots move bytes. The library makes all the rest of them:
-/// matching of tags, any tag and communicators in one table's messages, probing, synchronous sends,
-/// withdrawal, truncation, collectives.
+/// Component of communication: five required slots move bytes.
 ///
-/// For that it packs small messages and its own control words into frames of at most 8192 bytes,
-/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that
-/// are always posted. A larger message travels alone, straight from and to the program's buffers,
-/// under a word of its own, to a receive that names its source, has exactly its size and is posted
-/// before the message is sent. So a table sees nothing but: sends to any rank, match words below
-/// 2^28, receives of exactly one word from one rank or from any, messages that fit. A rank may send
-/// to itself (close does so, with no bytes).
+/// The library builds everything else on them: matching of tags, any-tag receives and several
+/// communicators over one open table, probing, synchronous sends, cancellation, truncation and
+/// collectives.
 ///
-/// What the slots must keep: two messages of one rank under one word are received in the order
-/// sent, by receives in the order posted, whichever of them names its source.
+/// Messages. The library packs small messages and its control data into frames of at most 8192
+/// bytes. Frames have match word 0, and up to 8 receives from DTL_ANY_SOURCE are always posted for
+/// them. A larger message is sent separately, directly between the program's buffers, under a match
+/// word of its own. Its receive names the source, has exactly the size of the message, and is
+/// posted before the message is sent. So a table handles only: sends to any rank; match words below
+/// 2^28; receives of exactly one match word from one rank or from any; messages that fit the
+/// buffer. A rank may send to itself (close does so, with 0 bytes).
 ///
-/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that
-/// can no longer complete, and on one or all receives from any source that are posted at that time
-/// (if none is, on the next), with `source` set to the rank that died; others take messages of the
-/// living. Any other failure of a receive from any source, or of a frame's send, means that the
-/// transport is done for: it touches no buffer any more, and all operations end with that status.
-/// After an output that cannot be (a number that is no status, another match word or source than
-/// the receive's) nothing can be sent or received either, but the library keeps each buffer that
-/// `test` has not given back, and never frees its own.
+/// Order. Messages from one rank under one match word must be received in the order in which they
+/// were sent, by the receives in the order in which they were posted, whether these name the source
+/// or not.
 ///
-/// Windows: two groups of slots for transports that reach other ranks' memory without their help,
-/// each whole or absent: transfers (win_create, win_attach, win_destroy, win_put, win_get,
-/// win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap), which need the
-/// transfers. NULL: what is absent is made of messages that the target serves. So are fences and
-/// locks in any case. The slots are used for windows of all of the communicator's ranks in their
-/// order (those of dtl_comm_dup too); for windows of some of them messages are. Bounds are checked
-/// before. An operation is polled by `test`, as any other is, and has a word of the same kind (of
-/// its result only the status is read). Operations have no order among themselves, except where
-/// win_flush and win_accumulate define one. The work that they need of their target's process may
-/// be done by `test` there: the library calls it in every call that waits, and in a thread of its
-/// own while none does (but see DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with
-/// DTL_ERROR_RANK_FAILURE.
+/// Failures. If the transport detects that a rank died, it completes with DTL_ERROR_RANK_FAILURE
+/// every operation that can no longer complete. It completes in the same way one or all of the
+/// receives from any source that are posted at that time, or the next one if none is posted.
+/// `source` is the rank that died. Other receives from any source accept messages from the living
+/// ranks. Any other failure of a receive from any source, or of the send of a frame, means that the
+/// whole transport has failed: it must not access any buffer any more, and all operations end with
+/// that status. After an invalid output (a number that is not a status, or a match word or source
+/// that differs from those of the receive) nothing can be sent or received either. The library then
+/// keeps every buffer whose operation `test` has not completed, and never frees its own.
 ///
-/// Thread: any, but one at a time for each communicator that `open` gave. Only open, close and
-/// win_destroy may block. A slot must not throw. It must not call dtl_comm_, dtl_win_ and
-/// dtl_request_ functions, on any communicator: such a call may wait for a lock that the slot's own
-/// caller holds. `test` also makes progress on all operations of its comm.
+/// Windows. Two groups of slots are for transports that access the memory of other ranks without
+/// their help. Each group is complete or absent: transfers (win_create, win_attach, win_destroy,
+/// win_put, win_get, win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap),
+/// which need the transfers. If a group is absent, the library implements it by messages that the
+/// target serves. It always implements fences and locks in this way. The slots are used for windows
+/// over all ranks of the communicator in their order (also on a dtl_comm_dup); windows over some of
+/// the ranks use messages. The library checks bounds before a call. `test` completes these
+/// operations like any other; of the result, only the status is read. Operations are unordered,
+/// except where win_flush and win_accumulate define an order. If an operation needs help from the
+/// process of its target, `test` there may give it: the library calls `test` in every waiting call
+/// and, while there is none, from a thread of its own (but see DTL_COMM_ONLY_IN_CALLS). Operations
+/// on a dead rank end with DTL_ERROR_RANK_FAILURE.
+///
+/// Threads. The slots are called from any thread, but by one thread at a time for each communicator
+/// of `open`. Only open, close and win_destroy may block. A slot must not throw. It must not call
+/// dtl_comm_, dtl_win_ and dtl_request_ functions on any communicator, because such a call may wait
+/// for a lock that the caller of the slot holds.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_vtable_t {
     /// sizeof(dtl_comm_vtable_t).
     pub struct_size: u32,
-    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below
-    /// 2^28.
+    /// Number of bits of the match word that the transport compares, 28 to 64; 0 = 64. All match
+    /// words are below 2^28.
     pub match_bits: u32,
     /// DTL_COMM_ONLY_IN_CALLS or 0.
     pub flags: u64,
-    /// (required) Opens the communicator: its own pointer, this process' rank and the number of
-    /// ranks. Collective over the ranks, and called as often as the program opens one of this kind:
-    /// each is a communicator of its own, though `args` may be the same. All ranks of a job open in
-    /// one order. (dup and split do not open: they share one.) May wait, until args->timeout_ns has
-    /// passed: then DTL_ERROR_TIMEOUT, ranks are missing; name them. A failed open leaves nothing
-    /// behind. While it waits, this thread calls no other slot. Just before, the library calls
-    /// `test` some 30 times on each communicator that is open, so messages that were sent on them
-    /// and find room can leave. Do not rely on more than that: a message that is still queued then
-    /// may stay queued until open returns, and a rank that waits for it reaches its own open late
-    /// or never. To be independent of this, send the queued messages while open waits.
-    /// DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only once in a process.
+    /// (required) Opens a communicator, and writes the transport's pointer to it, the rank of this
+    /// process and the number of ranks.
+    ///
+    /// It is collective over the ranks. It is called each time the program opens a communicator of
+    /// this kind, and creates an independent one each time, even if `args` are the same. All ranks
+    /// of a job open in the same order. (dup and split do not call it: they share an open
+    /// communicator.) It may wait for the other ranks up to args->timeout_ns; then it returns
+    /// DTL_ERROR_TIMEOUT with a text that names the missing ranks. A failed open must not leave
+    /// anything behind. A transport that opens only once in a process returns
+    /// DTL_ERROR_NOT_SUPPORTED on every rank.
+    ///
+    /// Progress during open: this thread calls no other slot while open waits. Immediately before
+    /// open, the library calls `test` about 30 times on each open communicator, so that queued
+    /// messages can leave if there is room for them. Messages that are still queued after that may
+    /// stay queued until open returns. A rank that waits for such a message then reaches its own
+    /// open late or never, so that open can time out. A transport prevents this by sending its
+    /// queued messages while open waits.
     pub open: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2849,18 +2959,22 @@ pub struct dtl_comm_vtable_t {
             out_size: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// (required) Closes what open gave. No operation is pending, unless the transport has not
-    /// ended them within a second; their buffers then stay valid for ever. What was sent must still
-    /// arrive: each send that `test` called done, also at ranks that read it later. Not collective:
-    /// others close when they do, and may see a rank that closed as one that died, once they have
-    /// what it sent.
+    /// (required) Closes a communicator.
+    ///
+    /// No operation is pending, unless the transport has not completed it within a second; its
+    /// buffer then stays valid until the process ends. Every send that `test` reported as done must
+    /// still arrive, also at ranks that receive it later. The call is not collective: other ranks
+    /// close at other times. They may treat a closed rank as one that died, after they have
+    /// received what it sent.
     pub close: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void) -> dtl_status_t>,
-    /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays
-    /// untouched until the operation is done. *out_op is the transport's own word for it. The order
-    /// of sends to one rank under one word is the order of the calls. Move at once what there is
-    /// room for: to the program a small send is over now, and its next call may be far away, or an
-    /// `open` that waits for ranks which wait for this message. DTL_ERROR_BUSY: no room now; the
-    /// library calls again later. Any other failure is that of the send.
+    /// (required) Starts a send of size_bytes (0 is allowed; `buf` may then be NULL).
+    ///
+    /// `buf` must not change until the operation is done. *out_op is any number by which the
+    /// transport identifies the operation. Sends to one rank under one match word are ordered as
+    /// the calls. Transmit immediately what there is room for: for the program a small send is
+    /// complete now, and its next call may be much later, or may be an `open` that waits for ranks
+    /// which wait for this message. DTL_ERROR_BUSY means that there is no room now; the library
+    /// calls again later. Any other failure is that of the send.
     pub isend: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2873,9 +2987,11 @@ pub struct dtl_comm_vtable_t {
         ) -> dtl_status_t,
     >,
     /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE)
-    /// under exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls
-    /// again later. Any other failure of the first ones, which follow `open`, is that of
-    /// dtl_comm_open on this rank only: make `open` fail where it is known before, on every rank.
+    /// under exactly this match word; `ignore` is 0.
+    ///
+    /// DTL_ERROR_BUSY means that there is no room now; the library calls again later. If one of the
+    /// first receives, which follow `open`, fails otherwise, dtl_comm_open fails on this rank only.
+    /// Where such a failure is predictable, `open` must fail on every rank instead.
     pub irecv: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2888,11 +3004,13 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result
-    /// filled, the operation is over; its word may be used for another one. A status other than
-    /// success means that asking failed and the operation lives on; a failed operation is done with
-    /// its status in the result. Any other number than 0 and 1 in *out_done is a failed call too,
-    /// with DTL_ERROR_NATIVE_BACKEND.
+    /// (required) Makes progress on all operations of the communicator and tests one.
+    ///
+    /// *out_done = 1: the operation is complete, and *out_result is filled. Its number may be used
+    /// for another operation. *out_done = 0: it continues. A failed operation is complete, with its
+    /// status in the result. If the slot itself returns a status other than DTL_SUCCESS, the test
+    /// failed and the operation continues. Any other number in *out_done is treated as such a
+    /// failure, with DTL_ERROR_NATIVE_BACKEND.
     pub test: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2902,20 +3020,23 @@ pub struct dtl_comm_vtable_t {
             out_result: *mut dtl_comm_done_t,
         ) -> dtl_status_t,
     >,
-    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it
-    /// was withdrawn and as usual if it was too late. Used before close only. NULL: a message from
-    /// this rank to itself ends each receive that is still posted.
+    /// Requests cancellation of a receive. The receive then completes through `test`: with
+    /// DTL_ERROR_CANCELED if it was cancelled, otherwise normally. Used before close only. NULL: a
+    /// message from this rank to itself completes each receive that is still posted.
     pub cancel: Option<
         unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void, op: u64) -> dtl_status_t,
     >,
-    /// (transfers) Makes memory of this rank reachable for the others: *out_win is the transport's
-    /// own pointer for this rank's side of a window, not NULL; `key` gets up to DTL_WIN_KEY_BYTES
-    /// bytes with which other ranks find the memory, *out_key_bytes how many. Not collective, must
-    /// not block: the library carries the keys. `base` has size_bytes and stays valid until
-    /// win_destroy. Any memory of the program's, any alignment; NULL and 0 on a rank that has none
-    /// (it puts and gets like the others, nobody reaches it). A failure (not of this memory; no
-    /// more windows): messages do it, on all ranks, and dtl_explain has the text. Equivalents:
-    /// ibv_reg_mr, ucp_mem_map with ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
+    /// (transfers) Makes memory of this rank accessible to the others.
+    ///
+    /// *out_win is the transport's pointer for this rank's side of a window, not NULL. `key`
+    /// receives up to DTL_WIN_KEY_BYTES bytes with which other ranks access the memory,
+    /// *out_key_bytes their number. The call is not collective and must not block; the library
+    /// distributes the keys. `base` has size_bytes and stays valid until win_destroy. It is any
+    /// memory of the program with any alignment; NULL and 0 on a rank that exposes none (it puts
+    /// and gets like the others, and nothing accesses it). If the slot fails (for example for this
+    /// kind of memory, or because there are too many windows), the window uses messages on all
+    /// ranks, and dtl_explain has the text. Equivalents: ibv_reg_mr, ucp_mem_map with
+    /// ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
     pub win_create: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2927,11 +3048,13 @@ pub struct dtl_comm_vtable_t {
             out_key_bytes: *mut u32,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Tells a window how a rank's memory is found: `key` is what that rank's
-    /// win_create gave, the same bytes, aligned to 8. Called once for each rank of the window (this
-    /// one too), before anything else but win_destroy, when all of them have made theirs. Ranks
-    /// that it is not called for are not in the window. Must not block. A failure: as for
-    /// win_create. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
+    /// (transfers) Passes the key of a rank's memory to a window: the bytes that win_create wrote
+    /// on that rank, aligned to 8.
+    ///
+    /// It is called once for each rank of the window (this one too), after all of them have called
+    /// win_create and before any other call on the window except win_destroy. Ranks for which it is
+    /// not called are not in the window. It must not block. If it fails, the window uses messages
+    /// on all ranks. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
     pub win_attach: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2942,11 +3065,13 @@ pub struct dtl_comm_vtable_t {
             key_bytes: u32,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Ends what win_create gave. When it returns, nobody changes the memory any more,
-    /// whatever other ranks are at, and no buffer of this rank's operations on it is touched; those
-    /// that are not over never will be, and their words are free. Usually all are over, and all
-    /// ranks have come here; not so after a failure. Not collective; may block for a moment, but
-    /// not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
+    /// (transfers) Destroys what win_create created.
+    ///
+    /// After it returns, no rank changes the memory any more, whatever the other ranks do, and no
+    /// buffer of this rank's operations on it is accessed. Operations that are not complete never
+    /// complete, and their numbers are free. Usually all operations are complete, and all ranks
+    /// have reached this call; not so after a failure. It is not collective. It may block briefly,
+    /// but not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
     pub win_destroy: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2954,11 +3079,14 @@ pub struct dtl_comm_vtable_t {
             win: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Starts a copy of size_bytes (at least 1) to `offset` bytes behind the beginning
-    /// of the target's memory, inside of it; the target may be this rank. *out_op as for isend. It
-    /// is done when `buf`, unchanged until then, is needed no longer; there only with a later
-    /// win_flush. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure is
-    /// that of the operation. Equivalents: IBV_WR_RDMA_WRITE, ucp_put_nbx, fi_write, MPI_Rput.
+    /// (transfers) Starts a copy of size_bytes (at least 1) to the target's memory.
+    ///
+    /// The destination begins `offset` bytes after the beginning of the target's memory, and lies
+    /// inside it. The target may be this rank. *out_op identifies the operation, as in isend. It is
+    /// done when `buf`, which does not change until then, is no longer needed; the bytes are at the
+    /// target only after a later win_flush. DTL_ERROR_BUSY means that there is no room now; the
+    /// library calls again later. Any other failure is that of the operation. Equivalents:
+    /// IBV_WR_RDMA_WRITE, ucp_put_nbx, fi_write, MPI_Rput.
     pub win_put: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2971,8 +3099,10 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (transfers) The reverse, else as win_put: done when the bytes are in `buf`. Equivalents:
-    /// IBV_WR_RDMA_READ, ucp_get_nbx, fi_read, MPI_Rget.
+    /// (transfers) Starts a copy of size_bytes (at least 1) from the target's memory, at `offset`
+    /// bytes after its beginning. It is done when the bytes are in `buf`. Target, *out_op and
+    /// failures are those of win_put. Equivalents: IBV_WR_RDMA_READ, ucp_get_nbx, fi_read,
+    /// MPI_Rget.
     pub win_get: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2985,11 +3115,13 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Starts an operation that is done when all operations on this window that this
-    /// rank started before on that target are done there: a load by the target itself, or any
-    /// rank's operation that starts afterwards, finds what they left. It fails if one of them has
-    /// failed without having been reported. DTL_ERROR_BUSY as for win_put. Equivalents: a read
-    /// behind the writes, ucp_ep_flush_nbx, MPI_Win_flush.
+    /// (transfers) Starts an operation that is done when all earlier operations of this rank on
+    /// this window and target are complete at the target.
+    ///
+    /// A load by the target itself, and any rank's operation that starts afterwards, then finds
+    /// their effects. It fails if one of them has failed without a report. DTL_ERROR_BUSY means
+    /// that there is no room now; the library calls again later. Equivalents: a read after the
+    /// writes, ucp_ep_flush_nbx, MPI_Win_flush.
     pub win_flush: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2999,12 +3131,15 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (atomics) Whether the next two slots do all of a dtype on this window: each operation of the
-    /// table at dtl_reduce_op_t, and compare and swap if it is an integer, BYTE or BOOL. *out_yes =
-    /// 0 or 1. Called when the window is made, once for each built-in dtype. If one rank writes 0,
-    /// the targets apply all operations of that dtype, by messages, so that the two ways never mix.
-    /// An operation that the hardware lacks can be made here of its compare and swap. Must not
-    /// block. A failure: as for win_create.
+    /// (atomics) Reports whether the next two slots support a dtype on this window completely:
+    /// *out_yes = 0 or 1.
+    ///
+    /// Support means each operation of the table at dtl_reduce_op_t, and compare-and-swap if the
+    /// dtype is an integer, BYTE or BOOL. An operation that the hardware lacks can be implemented
+    /// here by compare-and-swap. The slot is called once for each built-in dtype when the window is
+    /// created. If one rank writes 0, the targets apply all operations of that dtype, by messages,
+    /// so that the two methods never mix. It must not block. If it fails, the window uses messages
+    /// on all ranks.
     pub win_atomics: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3014,14 +3149,17 @@ pub struct dtl_comm_vtable_t {
             out_yes: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) from
-    /// `offset` bytes on, which may be no multiple of their size. The results are those of the
-    /// library's reductions (DTL_OP_SUM and its kin). `result`: NULL, or room for what was there
-    /// before, not overlapping `buf`; which may be NULL for NO_OP. Each element is changed as a
-    /// whole, whoever else uses these two slots on it with that dtype, the target itself included;
-    /// those of one rank happen in the order of the calls. Done when `buf` is needed no longer and
-    /// `result` is there. DTL_ERROR_BUSY as for win_put. Equivalents: IBV_WR_ATOMIC_FETCH_AND_ADD,
-    /// ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
+    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) at `offset`
+    /// bytes after the beginning of the target's memory.
+    ///
+    /// The offset need not be a multiple of the element size. The results are those of the
+    /// library's reductions (DTL_OP_SUM and the others). `result` is NULL, or receives the previous
+    /// values; it does not overlap `buf`. `buf` may be NULL for NO_OP. Each element changes
+    /// atomically with respect to all uses of these two slots on it with that dtype, including
+    /// those of the target itself. Operations of one rank take place in the order of the calls. The
+    /// operation is done when `buf` is no longer needed and `result` is filled. DTL_ERROR_BUSY
+    /// means that there is no room now; the library calls again later. Equivalents:
+    /// IBV_WR_ATOMIC_FETCH_AND_ADD, ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
     pub win_accumulate: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3037,8 +3175,9 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (atomics) Starts on one element: if it equals *expected, *value is stored; *result gets what
-    /// it was. Else as win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
+    /// (atomics) Starts a compare-and-swap of one element: if it equals *expected, *value is
+    /// stored. *result receives the previous value. Offset, atomicity, order and failures are those
+    /// of win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
     /// MPI_Compare_and_swap.
     pub win_compare_and_swap: Option<
         unsafe extern "C" fn(
@@ -3079,13 +3218,16 @@ pub const DTL_COMM_VTABLE_INIT: dtl_comm_vtable_t = dtl_comm_vtable_t {
 };
 
 // -----------------------------------------------------------------------------------------------
-// The tables of function pointers of a backend's devices, memory and transfers.
+// Backend tables: devices, memory, transfers.
 
-/// The device component. Slots marked (required) must be there. All slots: any thread, no locks
-/// held, may block, must not call dtl_ functions on this backend, must not throw. `self` is the
-/// pointer given to `dtl_backend_register`. Outputs are read only after DTL_SUCCESS. Boolean
-/// outputs must be 0 or 1; any other value, a device that does not exist and a number that is not a
-/// status make the call fail with DTL_ERROR_NATIVE_BACKEND.
+/// Component of devices. Slots marked (required) must not be NULL.
+///
+/// These rules apply to the slots of all components except where a text differs. They are called
+/// from any thread, with no lock held. They may block. They must not call dtl_ functions on this
+/// backend, and must not throw. `self` is the pointer that was given to `dtl_backend_register`.
+/// Outputs are read only after DTL_SUCCESS. Boolean outputs must be 0 or 1. Any other value, a
+/// device that does not exist, and a number that is not a status make the call fail with
+/// DTL_ERROR_NATIVE_BACKEND.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_device_vtable_t {
@@ -3093,17 +3235,18 @@ pub struct dtl_device_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (required) Number of devices, 0 or more.
+    /// (required) Writes the number of devices, 0 or more.
     pub count:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_count: *mut i32) -> dtl_status_t>,
-    /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
+    /// (required) Sets the current device of the calling thread. Corresponds to cudaSetDevice.
     pub set: Option<unsafe extern "C" fn(self_: *mut c_void, device: i32) -> dtl_status_t>,
-    /// (required) Returns the calling thread's current device: the one that the last `set` in this
-    /// thread made current, or, without a `set`, 0 or the driver's. The library calls it only in
-    /// threads in which dtl_backend_set_device has not chosen a device of this backend; otherwise
-    /// it uses that choice.
+    /// (required) Writes the current device of the calling thread: the argument of the last `set`
+    /// in this thread, or, if there was none, 0 or the device that is current in the driver. The
+    /// library calls it only in threads that have not chosen a device of this backend with
+    /// dtl_backend_set_device. In the other threads it uses their choice.
     pub get: Option<unsafe extern "C" fn(self_: *mut c_void, out_device: *mut i32) -> dtl_status_t>,
-    /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
+    /// Describes a device. `out_info` is zeroed, and its struct_size is set. NULL: only name and
+    /// count are known.
     pub info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3111,7 +3254,8 @@ pub struct dtl_device_vtable_t {
             out_info: *mut dtl_device_info_t,
         ) -> dtl_status_t,
     >,
-    /// Free and total bytes of a device; 0 = unknown. NULL: the memory table's, else NOT_SUPPORTED.
+    /// Writes the free and total bytes of a device; 0 = unknown. NULL: the slot of the memory table
+    /// is called; if that is NULL too, DTL_ERROR_NOT_SUPPORTED.
     pub memory_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3120,9 +3264,11 @@ pub struct dtl_device_vtable_t {
             out_total: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Waits for all work on a device. NULL: the streams made through the library are waited for.
+    /// Waits for all work on a device. NULL: the library waits for the streams that were created
+    /// through it.
     pub synchronize: Option<unsafe extern "C" fn(self_: *mut c_void, device: i32) -> dtl_status_t>,
-    /// DLPack's device type and id (as StepMesh's GetDevice). NULL: NOT_SUPPORTED.
+    /// Writes the DLPack device type and id of a device (StepMesh's GetDevice). NULL:
+    /// DTL_ERROR_NOT_SUPPORTED.
     pub dlpack: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3146,8 +3292,9 @@ pub const DTL_DEVICE_VTABLE_INIT: dtl_device_vtable_t = dtl_device_vtable_t {
     dlpack: None,
 };
 
-/// The memory component. Rules as for dtl_device_vtable_t. Works on the calling thread's current
-/// device.
+/// Component of memory. The rules of dtl_device_vtable_t apply. alloc, import_handle, kind_info and
+/// memory_info apply to the calling thread's current device. Slots that take the address of an
+/// allocation must find its device by the address, because another device may be current.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_memory_vtable_t {
@@ -3155,10 +3302,12 @@ pub struct dtl_memory_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at
-    /// least 1). If the program passes 0 to dtl_mem_alloc, `alignment` is the one that kind_info
-    /// declares, or 1 if it declares none. Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory:
-    /// DTL_ERROR_OUT_OF_MEMORY.
+    /// (required) Allocates size_bytes (at least 1), aligned to `alignment` (a power of two, at
+    /// least 1).
+    ///
+    /// If the program passes alignment 0 to dtl_mem_alloc, `alignment` is the one that kind_info
+    /// declares, or 1 if it declares none. An unknown kind is DTL_ERROR_NOT_SUPPORTED. Insufficient
+    /// memory is DTL_ERROR_OUT_OF_MEMORY.
     pub alloc: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3168,7 +3317,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (required) Frees what alloc gave; size, alignment and kind are those of the alloc.
+    /// (required) Frees memory of alloc. Size, alignment and kind are those of the alloc.
     pub free: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3178,11 +3327,12 @@ pub struct dtl_memory_vtable_t {
             kind: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// Describes a kind. `out_info` is zeroed, struct_size set. alignment: a power of two up to
-    /// 2^30, or 0 = none declared, which dtl_mem_kind_info reports as 1; any other value makes
-    /// dtl_mem_kind_info and dtl_mem_alloc with alignment 0 fail with DTL_ERROR_NATIVE_BACKEND.
-    /// Unknown kind: NOT_SUPPORTED. NULL: HOST is taken to be host memory, DEVICE memory that only
-    /// this backend can touch.
+    /// Describes a kind of memory. `out_info` is zeroed, and its struct_size is set.
+    ///
+    /// `alignment` is a power of two up to 2^30, or 0 = none declared, which dtl_mem_kind_info
+    /// reports as 1. Any other value makes dtl_mem_kind_info, and dtl_mem_alloc with alignment 0,
+    /// fail with DTL_ERROR_NATIVE_BACKEND. An unknown kind is DTL_ERROR_NOT_SUPPORTED. NULL: HOST
+    /// is treated as host memory, and DEVICE as memory that only this backend can access.
     pub kind_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3190,8 +3340,9 @@ pub struct dtl_memory_vtable_t {
             out_info: *mut dtl_mem_kind_info_t,
         ) -> dtl_status_t,
     >,
-    /// Free and total bytes; 0 = unknown. Asked where the device table does not tell, or for device
-    /// 0 of a backend without that table. NULL: NOT_SUPPORTED.
+    /// Writes the free and total bytes; 0 = unknown. It is called if the device table has no
+    /// memory_info, and for device 0 of a backend without a device table. NULL:
+    /// DTL_ERROR_NOT_SUPPORTED.
     pub memory_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3199,13 +3350,15 @@ pub struct dtl_memory_vtable_t {
             out_total: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Memory of other processes: export_handle, import_handle and close_handle come all together
-    /// or not at all (then: NOT_SUPPORTED). Writes what import_handle needs to reach an allocation
-    /// of alloc (size, alignment and kind are those of the alloc) from another process of this
-    /// node: DTL_MEM_HANDLE_ROOM bytes at out_bytes, aligned to 8, zeroed before. The library adds
-    /// kind, size, alignment, node and the backend's name, and a sum over all. A kind that cannot
-    /// be exported: NOT_SUPPORTED with a text; a kind that can has DTL_MEMORY_EXPORTABLE. As
-    /// cudaIpcGetMemHandle.
+    /// Writes the data with which import_handle accesses an allocation of alloc from another
+    /// process on this node.
+    ///
+    /// export_handle, import_handle and close_handle are all present or all NULL (then
+    /// DTL_ERROR_NOT_SUPPORTED). Size, alignment and kind are those of the alloc. out_bytes has
+    /// DTL_MEM_HANDLE_ROOM bytes, aligned to 8 and zeroed. The library adds kind, size, alignment,
+    /// node, the name of the backend, and a checksum. A kind that cannot be exported is
+    /// DTL_ERROR_NOT_SUPPORTED with a text; a kind that can has the property DTL_MEMORY_EXPORTABLE.
+    /// Corresponds to cudaIpcGetMemHandle.
     pub export_handle: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3216,13 +3369,14 @@ pub struct dtl_memory_vtable_t {
             out_bytes: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Makes an allocation of another process one of this one, on the current device. Each call
-    /// gives an address of its own; if it is one that was given before and not closed, it is closed
-    /// once and the caller gets DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what
-    /// export_handle of a backend of this name wrote on this node, with the size, alignment and
-    /// kind of the export. The exporter may have freed it or ended since: then INVALID_HANDLE. A
-    /// backend that cannot import what this very process exported: NOT_SUPPORTED. As
-    /// cudaIpcOpenMemHandle.
+    /// Maps an allocation of another process into this one, on the current device.
+    ///
+    /// Each call must write a different address. If it writes one that is in use, the library
+    /// closes it once and the caller gets DTL_ERROR_ALREADY_EXISTS. `bytes` (aligned to 8) are
+    /// those that export_handle of a backend of this name wrote on this node; size, alignment and
+    /// kind are those of the export. If the exporter has freed the memory or ended since, the
+    /// status is DTL_ERROR_INVALID_HANDLE. A backend that cannot import what the same process
+    /// exported returns DTL_ERROR_NOT_SUPPORTED. Corresponds to cudaIpcOpenMemHandle.
     pub import_handle: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3233,7 +3387,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Lets go of what import_handle gave; the memory stays for those who still have it. As
+    /// Unmaps memory of import_handle. It stays allocated for its other users. Corresponds to
     /// cudaIpcCloseMemHandle.
     pub close_handle: Option<
         unsafe extern "C" fn(
@@ -3244,10 +3398,13 @@ pub struct dtl_memory_vtable_t {
             kind: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// alloc and free in the order of one of the backend's streams, on its device; both or none.
-    /// The memory may be used by work that is queued to the stream later. A kind that goes only at
-    /// once is taken at once. NULL: alloc at once; free when the stream's work is done. As
-    /// cudaMallocAsync.
+    /// Allocates like alloc, in the order of one of the backend's streams and on the device of the
+    /// stream.
+    ///
+    /// alloc_async and free_async are both present or both NULL. Work queued to the stream later
+    /// may use the memory. A kind that does not support this order may be allocated immediately.
+    /// NULL: the library calls alloc immediately, and free when the work in the stream is done.
+    /// Corresponds to cudaMallocAsync.
     pub alloc_async: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3258,7 +3415,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Frees what alloc or alloc_async gave, behind the work that is in the stream. As
+    /// Frees memory of alloc or alloc_async, after the work that is in the stream. Corresponds to
     /// cudaFreeAsync.
     pub free_async: Option<
         unsafe extern "C" fn(
@@ -3270,18 +3427,19 @@ pub struct dtl_memory_vtable_t {
             kind: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// Makes host memory of the program's (at least 1 byte) memory of kind DTL_MEMORY_PINNED of
-    /// this backend, which kind_info then describes; both or none. Ranges do not overlap. NULL:
-    /// NOT_SUPPORTED. As cudaHostRegister.
+    /// Registers host memory of the program (at least 1 byte) as memory of kind DTL_MEMORY_PINNED,
+    /// as kind_info describes it. register_host and unregister_host are both present or both NULL
+    /// (then DTL_ERROR_NOT_SUPPORTED). Ranges do not overlap. Corresponds to cudaHostRegister.
     pub register_host: Option<
         unsafe extern "C" fn(self_: *mut c_void, ptr: *mut c_void, size_bytes: u64) -> dtl_status_t,
     >,
-    /// Takes that back, with the same bytes. As cudaHostUnregister.
+    /// Undoes register_host, with the same range. Corresponds to cudaHostUnregister.
     pub unregister_host: Option<
         unsafe extern "C" fn(self_: *mut c_void, ptr: *mut c_void, size_bytes: u64) -> dtl_status_t,
     >,
-    /// A dma-buf of a range within an allocation: a new file descriptor, the caller's, and where in
-    /// it the range begins. NULL: NOT_SUPPORTED. As cuMemGetHandleForAddressRange.
+    /// Exports a range within an allocation as a dma-buf: writes a new file descriptor, which the
+    /// caller owns, and the offset of the range in it. NULL: DTL_ERROR_NOT_SUPPORTED. Corresponds
+    /// to cuMemGetHandleForAddressRange.
     pub export_dmabuf: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3291,19 +3449,22 @@ pub struct dtl_memory_vtable_t {
             out_offset_bytes: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Describes memory that the program allocated through the backend's driver itself. `ptr` is
-    /// any address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed
-    /// with struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any
-    /// other failure leaves the address unclassified: the query, copy or message fails with that
-    /// status, and nothing is copied. A kind that is not a memory kind, a device below 0, or a base
-    /// and size_bytes that do not contain `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call
-    /// it once for each buffer that the library does not know and wait for the result, so it must
-    /// be fast. They do not call it for buffers in the program's image, on its stacks or in its
-    /// heap (brk), which they treat as host memory. It must not read the memory at `ptr`. It must
-    /// not call dtl_mem_query or functions for copies and messages, not even for another backend:
-    /// these functions call it, so it would recurse. The slots of the transfer table are then
-    /// called with such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As
+    /// Describes memory that the program allocated through the backend's driver. Corresponds to
     /// cuPointerGetAttributes.
+    ///
+    /// `ptr` is any address in it. The slot writes device, kind, base and size_bytes of `out_info`,
+    /// which is zeroed with struct_size set. DTL_ERROR_NOT_FOUND means that the driver does not
+    /// recognise the address. With any other failure the address stays unclassified: the query,
+    /// copy or message fails with that status, and nothing is copied. A kind that is not a memory
+    /// kind, a device below 0, or a base and size_bytes that do not contain `ptr` is
+    /// DTL_ERROR_NATIVE_BACKEND.
+    ///
+    /// Messages and copies call it once for each buffer that the library does not recognise, and
+    /// wait for the result, so it must be fast. They do not call it for buffers in the program's
+    /// image, on its stacks or in its heap (brk), which they treat as host memory. It must not read
+    /// the memory at `ptr`. It must not call dtl_mem_query or functions for copies and messages,
+    /// not even for another backend: these functions call it, so it would recurse. NULL: only
+    /// memory passed to dtl_mem_adopt is recognised.
     pub pointer_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3332,13 +3493,17 @@ pub const DTL_MEMORY_VTABLE_INIT: dtl_memory_vtable_t = dtl_memory_vtable_t {
     pointer_info: None,
 };
 
-/// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
-/// that this backend allocated, passed with the kind it was allocated with. The other side is also
-/// such memory, or any memory that the host can reach (malloc, the stack, another backend's),
+/// Component of transfers. The rules of dtl_device_vtable_t apply.
+///
+/// Memory: at least one side of a copy is memory of this backend, passed with its kind: allocated
+/// by it, imported, adopted, registered, or described by pointer_info. The other side is also such
+/// memory, or any memory that the host can access (malloc, the stack, memory of another backend),
 /// passed as DTL_MEMORY_HOST. So DTL_MEMORY_HOST alone does not distinguish the backend's own host
-/// memory from the program's. Either side may be on a device other than the calling thread's
-/// current one. The library does not change the current device for a copy: look up the device by
-/// the address.
+/// memory from that of the program.
+///
+/// Devices: either side may be on a device other than the calling thread's current one. The library
+/// does not change the current device for a copy. The slot must find the device of each side by its
+/// address.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_transfer_vtable_t {
@@ -3346,8 +3511,8 @@ pub struct dtl_transfer_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (required) Copies size_bytes (at least 1) and returns when it is done. The ranges do not
-    /// overlap.
+    /// (required) Copies size_bytes (at least 1), and returns when the copy is done. The ranges do
+    /// not overlap.
     pub copy: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3358,7 +3523,8 @@ pub struct dtl_transfer_vtable_t {
             size_bytes: u64,
         ) -> dtl_status_t,
     >,
-    /// Queues a copy on one of the backend's streams. NULL: the stream is waited for, then copy.
+    /// Queues a copy on one of the backend's streams. NULL: the library waits for the stream, then
+    /// calls copy.
     pub copy_async: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3370,7 +3536,8 @@ pub struct dtl_transfer_vtable_t {
             size_bytes: u64,
         ) -> dtl_status_t,
     >,
-    /// Copies `height` rows of `width_bytes`, pitch apart. NULL: copy, row by row.
+    /// Copies `height` rows of `width_bytes`, which are dst_pitch_bytes and src_pitch_bytes apart.
+    /// NULL: copy is called for each row.
     pub copy_2d: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3384,7 +3551,7 @@ pub struct dtl_transfer_vtable_t {
             height: u64,
         ) -> dtl_status_t,
     >,
-    /// Sets size_bytes (at least 1) to `value`. NULL: copied from a filled host buffer.
+    /// Sets size_bytes (at least 1) to `value`. NULL: the library copies a filled host buffer.
     pub fill: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3394,8 +3561,8 @@ pub struct dtl_transfer_vtable_t {
             size_bytes: u64,
         ) -> dtl_status_t,
     >,
-    /// Queues moving memory of kind DTL_MEMORY_MANAGED near a device (-1: the host). NULL: it
-    /// stays. As cudaMemPrefetchAsync.
+    /// Queues the migration of memory of kind DTL_MEMORY_MANAGED to a device (-1: the host). NULL:
+    /// the memory stays. Corresponds to cudaMemPrefetchAsync.
     pub prefetch: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3420,12 +3587,16 @@ pub const DTL_TRANSFER_VTABLE_INIT: dtl_transfer_vtable_t = dtl_transfer_vtable_
 };
 
 // -----------------------------------------------------------------------------------------------
-// The tables of function pointers of execution, and the one that names all tables of a backend.
+// Backend tables: execution, the table of tables, registration.
 
-/// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or absent: streams
-/// (the stream_ slots), events (the event_ slots; they need the streams), host execution (execute,
-/// parallel_for, max_parallelism), and modules (module_compile to kernel_launch; they need the
-/// streams). Absent: the library's own, on host threads; modules: DTL_ERROR_NOT_SUPPORTED.
+/// Component of execution. The rules of dtl_device_vtable_t apply.
+///
+/// There are four groups of slots, each complete or absent: streams (stream_create, stream_destroy,
+/// stream_synchronize), events (event_create, event_destroy, event_record, event_query; they need
+/// the streams), host execution (execute, parallel_for, max_parallelism), and modules
+/// (module_compile to kernel_launch; they need the streams). For an absent group the library
+/// provides an implementation on host threads; absent modules are DTL_ERROR_NOT_SUPPORTED. Slots
+/// without a group in front of their text are optional.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_exec_vtable_t {
@@ -3433,7 +3604,7 @@ pub struct dtl_exec_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (streams) Creates a stream on a device; *out_stream is the backend's own pointer, not NULL.
+    /// (streams) Creates a stream on a device. *out_stream is the backend's pointer, not NULL.
     pub stream_create: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3442,16 +3613,17 @@ pub struct dtl_exec_vtable_t {
             out_stream: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (streams) Destroys a stream that stream_create made. Work that is queued in the stream must
-    /// still run: wait for it, or return at once and let it finish.
+    /// (streams) Destroys a stream of stream_create. Work that is queued in the stream must still
+    /// run. The slot may wait for it, or return immediately and let it finish.
     pub stream_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// (streams) Waits for all work in the stream; a failure of that work is the status.
+    /// (streams) Waits for all work in the stream. If the work failed, the slot returns that
+    /// status.
     pub stream_synchronize:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// Whether all work is done, without waiting. NULL: an event is recorded and queried. If the
-    /// event slots are missing as well, dtl_stream_query waits for the stream, as dtl_event_record
-    /// does.
+    /// Writes 1 if all work in the stream is done, otherwise 0, without waiting. NULL: the library
+    /// records and queries an event. If the event slots are NULL too, dtl_stream_query waits for
+    /// the stream, and so does dtl_event_record.
     pub stream_query: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3459,7 +3631,8 @@ pub struct dtl_exec_vtable_t {
             out_done: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// Work queued from now on waits for the event. NULL: the caller waits for the event.
+    /// Makes work that is queued from now on wait for the event. NULL: the calling thread waits for
+    /// the event.
     pub stream_wait_event: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3467,8 +3640,8 @@ pub struct dtl_exec_vtable_t {
             event: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Calls fn(user) on a host thread once the work before is done. NULL: the caller waits, then
-    /// calls.
+    /// Queues a call of function(user) on a host thread, after the work queued before. NULL: the
+    /// calling thread waits for the stream, then calls the function.
     pub stream_host_callback: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3477,7 +3650,7 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (events) Creates an event; *out_event is the backend's own pointer, not NULL.
+    /// (events) Creates an event. *out_event is the backend's pointer, not NULL.
     pub event_create: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3485,10 +3658,10 @@ pub struct dtl_exec_vtable_t {
             out_event: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (events) Destroys an event that event_create made.
+    /// (events) Destroys an event of event_create.
     pub event_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
-    /// (events) Marks the present end of the stream; replaces an earlier record.
+    /// (events) Records the event at the current end of the stream. It replaces an earlier record.
     pub event_record: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3496,10 +3669,12 @@ pub struct dtl_exec_vtable_t {
             stream: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (events) Whether the work before the record is done. Never recorded = done. If that work
-    /// failed, each query and wait returns that failure as its status, until the event is recorded
-    /// again. A status that a callback in the stream returned is not a failure of the work: the
-    /// library reports it itself.
+    /// (events) Writes 1 if the work before the record is done or the event was never recorded,
+    /// otherwise 0.
+    ///
+    /// If that work failed, every query and every wait returns the failure as its status, not only
+    /// the first one, until the event is recorded again. A status that a callback in the stream
+    /// returned is not a failure of the work: the library reports it itself.
     pub event_query: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3507,10 +3682,11 @@ pub struct dtl_exec_vtable_t {
             out_done: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// Waits for the event. NULL: event_query is polled.
+    /// Waits for the event. NULL: the library polls event_query.
     pub event_sync:
         Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
-    /// Nanoseconds between two recorded, completed events. NULL: NOT_SUPPORTED.
+    /// Writes the nanoseconds between two recorded, completed events. NULL:
+    /// DTL_ERROR_NOT_SUPPORTED.
     pub event_elapsed: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3519,8 +3695,10 @@ pub struct dtl_exec_vtable_t {
             out_ns: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Queues a kernel made from a function. NULL: it is run over the grid on the host, in the
-    /// stream's order (a host callback).
+    /// Queues a kernel that was created from a host function, which the backend calls once for each
+    /// thread of the grid. NULL, and for functions that run a whole block: the library runs the
+    /// grid on the host in a host callback of the stream, and waits for the stream if
+    /// stream_host_callback is NULL too.
     pub launch: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3533,7 +3711,8 @@ pub struct dtl_exec_vtable_t {
             count: u64,
         ) -> dtl_status_t,
     >,
-    /// (host execution) Runs fn(user) and returns when it has run; its status is the result.
+    /// (host execution) Runs function(user) and returns when it has run. The slot returns its
+    /// status.
     pub execute: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3541,8 +3720,8 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (host execution) Runs begin ... end-1 in pieces of at most `grain` (at least 1) and returns
-    /// when all have run; the first failing status of a piece is the result.
+    /// (host execution) Runs the iterations begin to end-1 in chunks of at most `grain` (at least
+    /// 1), and returns when all have run. The slot returns the first failing status of a chunk.
     pub parallel_for: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3553,21 +3732,26 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (host execution) Most iterations that ever run at the same time (at least 1).
+    /// (host execution) Writes the maximum number of iterations that run at the same time (at least
+    /// 1).
     pub max_parallelism:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
-    /// Into how many pieces a loop is best cut. NULL: max_parallelism.
+    /// Writes the number of chunks into which a loop is best divided. NULL: max_parallelism.
     pub suggested_parallelism:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
-    /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer,
-    /// not NULL. The source is valid during the call; its size_bytes is never 0 and a NUL follows
-    /// the bytes. Language 0 is the backend's own; its sources may include dtl_kernel.h. The
-    /// backend must make that header available (its own copy, or the folder in which it is
-    /// installed): source->files does not contain it, nor do the options contain its folder. A
-    /// language that the backend does not take: DTL_ERROR_NOT_SUPPORTED with a text that names
-    /// those it takes. An error in the source: DTL_ERROR_COMPILE_FAILED. `log(log_user, ...)`, not
-    /// NULL, takes the compiler's whole log, also that of a success. Several threads compile at
-    /// once.
+    /// (modules) Compiles or loads source for a device. *out_module is the backend's pointer, not
+    /// NULL.
+    ///
+    /// The source is valid during the call. Its size_bytes is never 0, and a NUL follows the bytes.
+    /// Language 0 is the default language of the backend; its sources may include dtl_kernel.h. The
+    /// backend must make that header available to its compiler (its own copy, or the folder in
+    /// which it is installed): source->files does not contain it, and the options do not contain
+    /// its folder.
+    ///
+    /// If the backend does not support the language, it returns DTL_ERROR_NOT_SUPPORTED with a text
+    /// that names the supported ones. An error in the source is DTL_ERROR_COMPILE_FAILED.
+    /// `log(log_user, ...)`, never NULL, receives the whole log of the compiler, also after a
+    /// success. Several threads may compile at once.
     pub module_compile: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3578,12 +3762,12 @@ pub struct dtl_exec_vtable_t {
             out_module: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (modules) Destroys a module that module_compile gave; its kernels are destroyed before.
+    /// (modules) Destroys a module of module_compile. Its kernels are destroyed before.
     pub module_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, module: *mut c_void) -> dtl_status_t>,
-    /// (modules) Finds a kernel; *out_kernel is the backend's own pointer, not NULL, and each that
-    /// was given is destroyed once. No such kernel: DTL_ERROR_NOT_FOUND. `signature` as in
-    /// dtl_kernel_get, checked; NULL if there is none.
+    /// (modules) Finds a kernel in a module. *out_kernel is the backend's pointer, not NULL; each
+    /// one is destroyed once. If there is no such kernel, the status is DTL_ERROR_NOT_FOUND.
+    /// `signature` is that of dtl_kernel_get, already checked; NULL if there is none.
     pub kernel_get: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3593,11 +3777,11 @@ pub struct dtl_exec_vtable_t {
             out_kernel: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (modules) Destroys a kernel that kernel_get gave. Launches that are queued still run.
+    /// (modules) Destroys a kernel of kernel_get. Launches that are queued must still run.
     pub kernel_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, kernel: *mut c_void) -> dtl_status_t>,
-    /// (modules) Queues a kernel that kernel_get gave; args[i] points to sizes[i] bytes, valid
-    /// during the call. If the kernel has a signature, number and sizes match it.
+    /// (modules) Queues a kernel of kernel_get. args[i] points to sizes[i] bytes, valid during the
+    /// call. If the kernel has a signature, the number and sizes of the arguments match it.
     pub kernel_launch: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3642,8 +3826,9 @@ pub const DTL_EXEC_VTABLE_INIT: dtl_exec_vtable_t = dtl_exec_vtable_t {
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 pub const DTL_BACKEND_NO_COMPUTE: u64 = 1;
 
-/// A backend: up to five components, each NULL where it has none. The tables are copied at
-/// registration; `self` and what it points to must live until `destroy`.
+/// Backend: up to five components, each NULL if the backend does not have it; at least one. The
+/// tables are copied at registration. `self` and the data behind it must live until `destroy` is
+/// called.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_backend_vtable_t {
@@ -3651,15 +3836,15 @@ pub struct dtl_backend_vtable_t {
     pub struct_size: u32,
     /// DTL_ABI_VERSION of the header it was compiled with.
     pub abi_version: u32,
-    /// Rank in the automatic choice; 0 = 40, INT32_MIN = never chosen.
+    /// Priority in the automatic choice; 0 = 40, INT32_MIN = never chosen.
     pub auto_priority: i32,
     /// Must be 0.
     pub reserved: u32,
     /// DTL_BACKEND_NO_COMPUTE or 0.
     pub flags: u64,
-    /// Whether it can run here: *out_yes = 0 or 1; if 0, the reason is written to `why` (cap
-    /// bytes). Must not fail on a machine without the hardware: a failure counts as 0, with the
-    /// failure as the reason. NULL: always available.
+    /// Checks whether the backend can run here: *out_yes = 0 or 1. For 0 it writes the reason to
+    /// `why` (cap bytes). It must not fail on a machine without the hardware: a failure counts as
+    /// 0, with the failure as the reason. NULL: always available.
     pub is_available: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3668,7 +3853,8 @@ pub struct dtl_backend_vtable_t {
             cap: u64,
         ) -> dtl_status_t,
     >,
-    /// Whether it has a feature of this name. NULL: the components are its features.
+    /// Checks whether the backend has a feature: *out_yes = 0 or 1. It is called only for names
+    /// that dtl_backend_supports does not resolve itself. NULL: the backend has no other features.
     pub supports: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3676,18 +3862,18 @@ pub struct dtl_backend_vtable_t {
             out_yes: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// Called once, after the last use, when the backend is unregistered, replaced or the library
-    /// is finalized. NULL: nothing to do.
+    /// Called once, after the last use, when the backend is unregistered or replaced, or the
+    /// library is finalized. NULL: there is nothing to do.
     pub destroy: Option<unsafe extern "C" fn(self_: *mut c_void)>,
-    /// Devices, or NULL.
+    /// Devices; NULL = none.
     pub device: *const dtl_device_vtable_t,
-    /// Memory, or NULL.
+    /// Memory; NULL = none.
     pub memory: *const dtl_memory_vtable_t,
-    /// Transfers, or NULL.
+    /// Transfers; NULL = none.
     pub transfer: *const dtl_transfer_vtable_t,
-    /// Execution, or NULL.
+    /// Execution; NULL = none.
     pub exec: *const dtl_exec_vtable_t,
-    /// Communication, or NULL.
+    /// Communication; NULL = none.
     pub comm: *const dtl_comm_vtable_t,
 }
 
@@ -3709,60 +3895,69 @@ pub const DTL_BACKEND_VTABLE_INIT: dtl_backend_vtable_t = dtl_backend_vtable_t {
 };
 
 // -----------------------------------------------------------------------------------------------
-// Environments: what a backend or a kernel's source needs to be there, started once for all who
-// need it.
+// Environments: prerequisites of backends and kernel sources, started once and shared.
 
-/// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS
-/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and the reason
-/// is written to `why` (`cap` bytes of room, at least 256). Thread: the one whose call needs the
-/// result. Locks held: none. It may block, and may call the library.
+/// Checks whether an environment can be used here. It must not fail on a machine without the
+/// environment. It runs in the thread whose call needs the result, with no lock held. It may block,
+/// and may call the library.
+///
+/// @param why  Receives the reason if the environment cannot be used.
+/// @param cap  Size of `why` in bytes, at least 256.
+/// @return DTL_SUCCESS if the environment can be used. Any other status (usually
+///         DTL_ERROR_UNAVAILABLE) if it cannot.
 pub type dtl_environment_probe_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, why: *mut c_char, cap: u64) -> dtl_status_t>;
 
-/// Starts the environment; everything that it depends on has been started. `state` is its block:
-/// state_size bytes of zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that
-/// nothing is left of it: finalize is not called; dtl_backend_set_error gives the text, else the
-/// dtl_ call that failed with it. It may require other environments (never itself): those belong to
-/// it, and are released when it has been finalised or has failed, unless it releases them itself.
-/// Thread: the one that requires it first; others that require it wait. Locks held: none. It may
-/// block, but not wait for a thread that requires this environment.
+/// Starts an environment, after all its dependencies.
+///
+/// It may require other environments, but never itself. They then belong to this environment: they
+/// are released after it has been finalised or has failed, unless it releases them itself. It runs
+/// in the thread that requires the environment first; others that require it wait. No lock is held.
+/// It may block, but must not wait for a thread that requires this environment.
+///
+/// @param state  The state block: state_size bytes, zeroed; NULL if state_size is 0.
+/// @return DTL_SUCCESS. With any other status nothing of the environment may be left, because
+///         finalize is not called. The error text is that of dtl_backend_set_error, otherwise that
+///         of the dtl_ call that failed with the status.
 pub type dtl_environment_init_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 
-/// Ends the environment; everything that it depends on is still there. The block is freed after it.
-/// A status other than DTL_SUCCESS is logged and returned by the call that released it; the
-/// environment has ended all the same. Thread: the one that releases it last, or the one in
-/// dtl_finalize (where calls of the library return DTL_ERROR_INVALID_STATE). Locks held: none.
-/// Never called in a forked child for what the parent started.
+/// Finalises an environment, before its dependencies. The state block is freed afterwards.
+///
+/// It runs in the thread that releases the environment last, or in that of dtl_finalize (where
+/// calls of the library return DTL_ERROR_INVALID_STATE). No lock is held. It is never called in a
+/// forked child for an environment that the parent started.
+///
+/// @return DTL_SUCCESS. Any other status is logged and returned by the call that released the
+///         environment, which has ended nevertheless.
 pub type dtl_environment_finalize_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 
-/// An environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
+/// Description of an environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
 ///
-/// Versions are compared as versions: number by number between the dots, missing ones are 0 (3.20
-/// is newer than 3.18.1, and 3.1 is 3.1.0); what follows the numbers ("rc1") is passed over, as
-/// CMake does.
+/// Versions are compared number by number between the dots; missing numbers are 0 (3.20 is newer
+/// than 3.18.1, and 3.1 equals 3.1.0). Text after the numbers ("rc1") is ignored, as in CMake.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_environment_desc_t {
     /// sizeof(dtl_environment_desc_t), set by DTL_ENVIRONMENT_DESC_INIT.
     pub struct_size: u32,
-    /// Entries of `depends`; at most 256, as of the other lists.
+    /// Entries of `depends`; at most 256, as in the other lists.
     pub depends_count: u32,
-    /// (required) 1 to 63 letters, digits, '_', '-' or '.'.
+    /// (required) Name: 1 to 63 letters, digits, '_', '-' or '.'.
     pub name: *const c_char,
-    /// It begins with a number; NULL = it has none, and nobody can ask for one.
+    /// Version, beginning with a number; NULL = none, and no version can be required.
     pub version: *const c_char,
-    /// Environments that are started before this one, in this order: "name", or "name>=version".
+    /// Environments that start before this one, in this order: "name" or "name>=version".
     pub depends: *const *const c_char,
-    /// Packages that building with it needs, for readers of dtl_environment_at; the library does
-    /// nothing with them.
+    /// Packages that a build needs, for readers of dtl_environment_at. The library does not use
+    /// them.
     pub packages: *const *const c_char,
-    /// Folders of headers, as paths from '/': where source that names this environment
-    /// (dtl_source_t) finds `#include`s.
+    /// Folders of headers, as absolute paths. They are include folders for sources that name this
+    /// environment (dtl_source_t).
     pub headers: *const *const c_char,
-    /// Libraries that such source is linked with on the host: a path from '/', or a name as after
-    /// -l.
+    /// Libraries with which such sources are linked on the host: an absolute path, or a name as
+    /// after -l.
     pub libraries: *const *const c_char,
     /// Entries of `packages`.
     pub packages_count: u32,
@@ -3772,18 +3967,18 @@ pub struct dtl_environment_desc_t {
     pub libraries_count: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Bytes of the state block; 0 = none. At most 2^30.
+    /// Size of the state block in bytes, at most 2^30; 0 = none.
     pub state_size: u64,
-    /// Its alignment: a power of two up to 4096; 0 = 16.
+    /// Alignment of the state block: a power of two up to 4096; 0 = 16.
     pub state_align: u64,
-    /// NULL = it can be used everywhere.
+    /// Function that checks availability; NULL = available everywhere.
     pub probe: dtl_environment_probe_fn_t,
-    /// NULL = there is nothing to start.
+    /// Function that starts the environment; NULL = there is nothing to start.
     pub init: dtl_environment_init_fn_t,
-    /// NULL = there is nothing to end.
+    /// Function that ends the environment; NULL = there is nothing to end.
     pub finalize: dtl_environment_finalize_fn_t,
-    /// Passed to the three; must live until the environment is unregistered or dtl_finalize has
-    /// returned.
+    /// Passed to the three functions. It must live until the environment is unregistered or
+    /// dtl_finalize has returned.
     pub user: *mut c_void,
 }
 
@@ -3809,42 +4004,42 @@ pub const DTL_ENVIRONMENT_DESC_INIT: dtl_environment_desc_t = dtl_environment_de
     user: ptr::null_mut(),
 };
 
-/// Nobody requires it.
+/// State of an environment: not started, and not required.
 pub const DTL_ENVIRONMENT_IDLE: i32 = 1;
 
-/// Its init runs.
+/// State of an environment: its init runs.
 pub const DTL_ENVIRONMENT_STARTING: i32 = 2;
 
-/// It is there.
+/// State of an environment: started.
 pub const DTL_ENVIRONMENT_STARTED: i32 = 3;
 
-/// Its finalize runs.
+/// State of an environment: its finalize runs.
 pub const DTL_ENVIRONMENT_STOPPING: i32 = 4;
 
-/// Nobody has it: the last time that somebody required it failed, see `reason`.
+/// State of an environment: not started; the last attempt failed (see `reason`).
 pub const DTL_ENVIRONMENT_FAILED: i32 = 5;
 
-/// What an environment is and how it is. Start from DTL_ENVIRONMENT_INFO_INIT. All texts live for
-/// ever and are never NULL; lists are separated by ", ".
+/// Description and state of an environment. Start from DTL_ENVIRONMENT_INFO_INIT. All texts are
+/// valid until the process ends, and never NULL. Entries of lists are separated by ", ".
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_environment_info_t {
     /// sizeof(dtl_environment_info_t), set by DTL_ENVIRONMENT_INFO_INIT.
     pub struct_size: u32,
-    /// DTL_ENVIRONMENT_IDLE ... _FAILED.
+    /// DTL_ENVIRONMENT_IDLE to DTL_ENVIRONMENT_FAILED.
     pub state: i32,
-    /// The status of the last require that failed in its probe or init; DTL_SUCCESS after one that
-    /// did not.
+    /// Status of the last require that failed in the probe or init; DTL_SUCCESS after one that
+    /// succeeded.
     pub status: dtl_status_t,
     /// 0.
     pub reserved: u32,
-    /// How many require it: calls, environments that depend on it, modules, backends.
+    /// Use count: calls of dtl_environment_require, dependent environments, modules and backends.
     pub uses: u64,
-    /// Its name.
+    /// Name.
     pub name: *const c_char,
-    /// Its version; empty if it has none.
+    /// Version; empty if there is none.
     pub version: *const c_char,
-    /// What it depends on.
+    /// Dependencies.
     pub depends: *const c_char,
     /// Packages.
     pub packages: *const c_char,
@@ -3852,7 +4047,7 @@ pub struct dtl_environment_info_t {
     pub headers: *const c_char,
     /// Libraries.
     pub libraries: *const c_char,
-    /// Why it failed; empty if it did not.
+    /// Reason of the failure; empty if there was none.
     pub reason: *const c_char,
 }
 
@@ -3873,25 +4068,26 @@ pub const DTL_ENVIRONMENT_INFO_INIT: dtl_environment_info_t = dtl_environment_in
 };
 
 // -----------------------------------------------------------------------------------------------
-// Plugin files: shared objects that provide backends. They include this header and do not link
-// with libdtl.
+// Plugins: functions of the host, layouts, the entry of a plugin.
+// A plugin is a shared object that provides backends. It does not link with libdtl.
 
-/// What the library gives a plugin. Lives as long as the process, also across dtl_finalize.
-/// All functions: any thread, unless they say less.
+/// Functions of the library for a plugin. The struct exists until the process ends, across
+/// dtl_finalize. A function works in any thread unless its text restricts it. It has the parameters
+/// and statuses of the dtl_ function that its text names.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_host_api_t {
-    /// sizeof(dtl_host_api_t) of the library; read only fields inside it.
+    /// sizeof(dtl_host_api_t) of the library. Read only fields inside it.
     pub struct_size: u32,
     /// DTL_ABI_VERSION of the library.
     pub abi_version: u32,
-    /// The lowest DTL_ABI_VERSION that a plugin may have been compiled with.
+    /// Lowest DTL_ABI_VERSION that a plugin may have been compiled with.
     pub abi_version_min: u32,
     /// 0.
     pub reserved: u32,
-    /// As dtl_backend_register (same parameters, same errors), for use inside dtl_plugin_t.load and
-    /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. Backends are taken back if load fails
-    /// after.
+    /// Registers a backend (dtl_backend_register). Only inside dtl_plugin_t.load and in its thread;
+    /// elsewhere DTL_ERROR_INVALID_STATE. If `load` fails afterwards, the backend is unregistered
+    /// again.
     pub backend_register: Option<
         unsafe extern "C" fn(
             name: *const c_char,
@@ -3901,25 +4097,25 @@ pub struct dtl_host_api_t {
             out: *mut dtl_backend_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the
-    /// entry or load is about to return. Copied; belongs to the calling thread. Not needed for the
-    /// status of one of these functions or of a dtl_ function: its text goes with it (see
-    /// dtl_last_error).
+    /// Sets the text for the failing status that a slot, the entry or `load` is about to return
+    /// (dtl_backend_set_error). Copied; belongs to the calling thread. Not needed for the status of
+    /// one of these functions or of a dtl_ function, whose text is appended (see dtl_last_error).
     pub set_error: Option<unsafe extern "C" fn(text: *const c_char) -> dtl_status_t>,
-    /// A line to the library's log: DTL_LOG_ERROR ... DTL_LOG_DEBUG. Copied; dropped if the level
-    /// is not logged. Not on a data path.
+    /// Writes a line to the library's log, at a level from DTL_LOG_ERROR to DTL_LOG_DEBUG. Copied.
+    /// The line is dropped if the level is not logged. Do not call it on a data path.
     pub log: Option<unsafe extern "C" fn(level: i32, text: *const c_char) -> dtl_status_t>,
-    /// As the function dtl_enum_create, and so on for all that follow: same parameters, same
-    /// errors. In load, in slots and in threads of the plugin's own. What they add stays if load
-    /// fails after, and is there already when load runs again: ask enum_from_name when the name
-    /// exists. This function and those after it exist only if struct_size covers them.
+    /// Creates an enumeration (dtl_enum_create). This function and those after it exist only if
+    /// struct_size covers them. It and the functions of enumerations after it may be called in
+    /// `load`, in slots and in threads of the plugin. Their additions stay if `load` fails
+    /// afterwards, and exist already when `load` runs again: if the name exists, call
+    /// enum_from_name.
     pub enum_create: Option<
         unsafe extern "C" fn(name: *const c_char, flags: u64, out: *mut dtl_enum_t) -> dtl_status_t,
     >,
-    /// As dtl_enum_find.
+    /// Finds an enumeration by name (dtl_enum_find).
     pub enum_find:
         Option<unsafe extern "C" fn(name: *const c_char, out: *mut dtl_enum_t) -> dtl_status_t>,
-    /// As dtl_enum_register.
+    /// Adds a member (dtl_enum_register).
     pub enum_register: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -3927,7 +4123,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_enum_register_value.
+    /// Adds a member with a given value (dtl_enum_register_value).
     pub enum_register_value: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -3936,7 +4132,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_enum_register_template.
+    /// Adds a template (dtl_enum_register_template).
     pub enum_register_template: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -3946,7 +4142,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_enum_from_name.
+    /// Finds a member by name (dtl_enum_from_name).
     pub enum_from_name: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -3954,7 +4150,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_ev_instance.
+    /// Returns the word of an instance (dtl_ev_instance).
     pub ev_instance: Option<
         unsafe extern "C" fn(
             tmpl: dtl_enum_word_t,
@@ -3963,7 +4159,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_ev_get: what a slot asks of an instance that it is handed.
+    /// Returns an attribute of an instance (dtl_ev_get), for example of one that a slot receives.
     pub ev_get: Option<
         unsafe extern "C" fn(
             word: dtl_enum_word_t,
@@ -3971,7 +4167,7 @@ pub struct dtl_host_api_t {
             out_attr: *mut dtl_attr_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_schedule_set_defaults.
+    /// Sets the defaults of a schedule (dtl_schedule_set_defaults).
     pub schedule_set_defaults: Option<
         unsafe extern "C" fn(
             schedule: dtl_enum_word_t,
@@ -3979,23 +4175,24 @@ pub struct dtl_host_api_t {
             inner_schedule: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_environment_register, for use inside dtl_plugin_t.load and in its thread only;
-    /// elsewhere DTL_ERROR_INVALID_STATE. What was not there before is taken back if load fails
-    /// after.
+    /// Registers an environment (dtl_environment_register). Only inside dtl_plugin_t.load and in
+    /// its thread; elsewhere DTL_ERROR_INVALID_STATE. If `load` fails afterwards, a new environment
+    /// is unregistered again.
     pub environment_register:
         Option<unsafe extern "C" fn(desc: *const dtl_environment_desc_t) -> dtl_status_t>,
-    /// As dtl_environment_require, for use in slots and other functions; inside a plugin's load
-    /// DTL_ERROR_INVALID_STATE.
+    /// Requires an environment (dtl_environment_require), in slots and other functions. Inside the
+    /// `load` of a plugin it returns DTL_ERROR_INVALID_STATE.
     pub environment_require: Option<unsafe extern "C" fn(name: *const c_char) -> dtl_status_t>,
-    /// As dtl_environment_release.
+    /// Releases an environment (dtl_environment_release).
     pub environment_release: Option<unsafe extern "C" fn(name: *const c_char) -> dtl_status_t>,
-    /// As dtl_environment_state.
+    /// Returns the state block of an environment (dtl_environment_state).
     pub environment_state:
         Option<unsafe extern "C" fn(name: *const c_char, out: *mut *mut c_void) -> dtl_status_t>,
-    /// As dtl_dispatch_register with dtl_dispatcher_default(), for use inside dtl_plugin_t.load and
-    /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load
-    /// fails after. It goes with the backend that dtl_dispatch_handler_t.backend names, else with
-    /// the plugin's last backend (dtl_backend_unregister, dtl_finalize).
+    /// Registers a handler in dtl_dispatcher_default() (dtl_dispatch_register). Only inside
+    /// dtl_plugin_t.load and in its thread; elsewhere DTL_ERROR_INVALID_STATE. If `load` fails
+    /// afterwards, the handler is unregistered again. It is removed with the backend that
+    /// dtl_dispatch_handler_t.backend names, otherwise with the last backend of the plugin
+    /// (dtl_backend_unregister, dtl_finalize).
     pub dispatch_register: Option<
         unsafe extern "C" fn(
             keys: *const dtl_dispatch_key_t,
@@ -4004,32 +4201,33 @@ pub struct dtl_host_api_t {
             out: *mut dtl_registration_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_dispatch_unregister with dtl_dispatcher_default(): earlier than that, and in any
+    /// Removes a handler from dtl_dispatcher_default() earlier (dtl_dispatch_unregister), in any
     /// thread.
     pub dispatch_unregister:
         Option<unsafe extern "C" fn(registration: dtl_registration_t) -> dtl_status_t>,
 }
 
-/// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins
-/// carry these rows (DTL_LAYOUTS) so that the library can compare them with its own. Never grows.
+/// Layout of a field of a struct of this header, or of a struct as a whole, as a compiler produced
+/// it. Plugins carry these rows (DTL_LAYOUTS) so that the library can compare them with its own.
+/// The struct never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_layout_t {
-    /// The struct's name, "dtl_comm_vtable_t".
+    /// Name of the struct, for example "dtl_comm_vtable_t".
     pub name: *const c_char,
-    /// The field's name; NULL = the struct as a whole.
+    /// Name of the field; NULL = the struct as a whole.
     pub field: *const c_char,
-    /// Where the field begins, in bytes; 0 for a struct as a whole.
+    /// Offset of the field in bytes; 0 for a struct as a whole.
     pub offset: u32,
-    /// sizeof the field or the struct.
+    /// Size of the field or the struct in bytes.
     pub size: u32,
     /// Must be 0.
     pub reserved: u64,
 }
 
-/// Description of a plugin; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial value of
-/// local variables only). Everything that it points to must stay as it is while the process lives
-/// (plugins are never unloaded).
+/// Description of a plugin, filled in by its entry from DTL_PLUGIN_INIT (in C, an initial value of
+/// local variables only). Everything that it points to must not change until the process ends,
+/// because plugins are never unloaded.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_plugin_t {
@@ -4037,42 +4235,43 @@ pub struct dtl_plugin_t {
     pub struct_size: u32,
     /// DTL_ABI_VERSION of the header it was compiled with.
     pub abi_version: u32,
-    /// The lowest DTL_ABI_VERSION of a library that it can work with. Raise it only if the plugin
-    /// cannot do without something that came later. The highest version in both ranges is spoken;
-    /// if there is none, the plugin is refused and the text names both ranges.
+    /// Lowest DTL_ABI_VERSION of a library that the plugin works with. Raise it only if the plugin
+    /// needs a later addition. The highest version in both ranges is used; if there is none, the
+    /// plugin is refused with a text that has both ranges.
     pub abi_version_min: u32,
-    /// Number of rows in `layouts`; at most 4096. 0 = not compared (a plugin that is not made from
-    /// this header).
+    /// Number of rows in `layouts`, at most 4096. 0 = not compared (a plugin that was not built
+    /// with this header).
     pub layout_count: u32,
-    /// The plugin's name, 1 to 63 letters, digits, '_', '-', '.'.
+    /// Name of the plugin, 1 to 63 letters, digits, '_', '-' and '.'.
     pub name: *const c_char,
-    /// Its version, as text; NULL = none.
+    /// Version of the plugin, as text; NULL = none.
     pub version: *const c_char,
-    /// What it is, a line; NULL = nothing.
+    /// Description of the plugin in one line; NULL = none.
     pub description: *const c_char,
-    /// How its compiler laid out this header's structs: DTL_LAYOUTS.
+    /// Layout of this header's structs in the plugin: DTL_LAYOUTS.
     pub layouts: *const dtl_layout_t,
-    /// (required) Registers the plugin's backends with host->backend_register; at least one. Called
-    /// once when the plugin is loaded, and again when it is loaded after its backends are gone:
-    /// after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a forked child. A
-    /// status other than DTL_SUCCESS means that nothing was registered: what was is taken back.
-    /// Thread: the one whose call needs plugins; other calls that need them wait, so be quick and
-    /// leave hardware alone (a table's is_available is called later). Locks held: none of the
-    /// program's. It must not call dtl_ functions other than the host's, must not wait for threads
-    /// that do, must not throw.
+    /// (required) Registers the backends of the plugin with host->backend_register; at least one.
+    ///
+    /// It is called once when the plugin is loaded, and again when the plugin is loaded after its
+    /// backends are gone: after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a
+    /// forked child. If it returns a status other than DTL_SUCCESS, all its registrations are
+    /// undone. It runs in the thread whose call needs plugins. Other calls that need them wait, so
+    /// it must be quick and must not access hardware (is_available of a table is called later). No
+    /// lock of the program is held. It must not call dtl_ functions other than those of the host,
+    /// must not wait for threads that do, and must not throw.
     pub load: Option<unsafe extern "C" fn(host: *const dtl_host_api_t) -> dtl_status_t>,
-    /// Environments that its backends need: "name", or "name>=version"; its own or others'. A
-    /// backend of the plugin cannot be used (its is_available is "no", with the reason) unless they
-    /// can be; they are required before the first use of it, and stay until dtl_finalize. NULL =
-    /// none.
+    /// Environments that the backends of the plugin need: "name" or "name>=version", its own or
+    /// others. If they cannot be required, the backends are not available, with that reason. They
+    /// are required before the first use of a backend of the plugin, and stay until dtl_finalize.
+    /// NULL = none.
     pub environments: *const *const c_char,
-    /// Entries of `environments`; at most 256.
+    /// Entries of `environments`, at most 256.
     pub environment_count: u32,
     /// Must be 0.
     pub reserved: u32,
 }
 
-/// The one symbol of a plugin file, exported under the name dtl_plugin_entry_v1:
+/// Entry of a plugin file: its only symbol, exported under the name dtl_plugin_entry_v1:
 ///
 ///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t
 ///   *out) {
@@ -4083,51 +4282,55 @@ pub struct dtl_plugin_t {
 ///       return DTL_SUCCESS;
 ///   }
 ///
-/// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
-/// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status
-/// other than DTL_SUCCESS refuses the load; the entry gives the reason to host->set_error. Thread,
-/// locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
+/// It must only fill in `out` (no threads, no driver, no files). It is called once for each
+/// process; again only if it failed. It runs in the thread whose call needs plugins, with no lock
+/// of the program held. It must not call dtl_ functions other than those of the host, must not wait
+/// for threads that do, and must not throw.
+///
+/// @param out  4096 writable bytes, whatever sizeof(dtl_plugin_t) is in this header.
+/// @return DTL_SUCCESS. Any other status refuses the load; the entry passes the reason to
+///         host->set_error.
 pub type dtl_plugin_entry_fn_t = Option<
     unsafe extern "C" fn(host: *const dtl_host_api_t, out: *mut dtl_plugin_t) -> dtl_status_t,
 >;
 
-/// The plugin is loaded: its backends are registered.
+/// State of a plugin: loaded, and its backends are registered.
 pub const DTL_PLUGIN_LOADED: i32 = 1;
 
-/// The plugin could not be loaded, or this file or folder was refused: see `reason`.
+/// State of a plugin: not loaded, or this file or folder was refused; see `reason`.
 pub const DTL_PLUGIN_FAILED: i32 = 2;
 
-/// The plugin was loaded, but its backends have been unregistered since, or dtl_finalize took them.
+/// State of a plugin: loaded, but its backends have been unregistered, or removed by dtl_finalize.
 pub const DTL_PLUGIN_IDLE: i32 = 3;
 
-/// What became of a plugin file, or of a folder that was searched for plugins. Start from
-/// DTL_PLUGIN_INFO_INIT. All texts live for ever and are never NULL.
+/// State of a plugin file, or of a folder that was searched for plugins. Start from
+/// DTL_PLUGIN_INFO_INIT. All texts are valid until the process ends, and never NULL.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_plugin_info_t {
     /// sizeof(dtl_plugin_info_t), set by DTL_PLUGIN_INFO_INIT.
     pub struct_size: u32,
-    /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
+    /// DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
     pub state: i32,
-    /// The status that the attempt ended with.
+    /// Status with which the attempt ended.
     pub status: dtl_status_t,
-    /// The ABI version that library and plugin agreed on; 0 = it did not come to that.
+    /// ABI version on which library and plugin agreed; 0 = the attempt ended earlier.
     pub abi_version: u32,
-    /// The file or folder, without symbolic links where it exists.
+    /// File or folder, without symbolic links if it exists.
     pub path: *const c_char,
-    /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that
-    /// failed although `load` returned DTL_SUCCESS, which is also a warning in the log.
+    /// Reason of the failure; empty if there was none. For a loaded plugin, a backend_register that
+    /// failed although `load` returned DTL_SUCCESS; it is also logged as a warning.
     pub reason: *const c_char,
     /// Origin of the request to load it: "dtl_backend_load", "dtl_backend_load_dir",
     /// "DTL_PLUGIN_PATH" or "installed".
     pub origin: *const c_char,
-    /// The plugin's own name; empty if it did not come to that, as the next three.
+    /// Name of the plugin; empty if the attempt ended earlier, as the next three fields.
     pub name: *const c_char,
-    /// Its version.
+    /// Version of the plugin.
     pub version: *const c_char,
-    /// The plugin's own description.
+    /// Description of the plugin.
     pub description: *const c_char,
-    /// The names of its backends that are registered, separated by ", ".
+    /// Names of its registered backends, separated by ", ".
     pub backends: *const c_char,
 }
 
@@ -4147,104 +4350,121 @@ pub const DTL_PLUGIN_INFO_INIT: dtl_plugin_info_t = dtl_plugin_info_t {
 };
 
 // -----------------------------------------------------------------------------------------------
-// Library-wide entries: init, finalize, versions, texts, log.
+// Library: initialise, finalise, versions, error texts, log.
 
 unsafe extern "C" {
 
-/// Initialises the library. Counted: each call needs a dtl_finalize. Optional before the first
-/// finalize (the first use initialises with the settings of the environment), required after it.
-/// The first call's configuration holds; later ones are counted only.
+/// Initialises the library.
 ///
-/// @param config  NULL = everything from the environment. Read during the call only.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a setting or environment variable has a value that makes no
-///         sense (named in the text). DTL_ERROR_FORKED: call dtl_init_after_fork instead.
-///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize; call again when that has
-///         returned (but do not wait for it in a callback, which dtl_finalize may be waiting for).
-/// Threads: any. Equivalent: MPI_Init (but repeatable).
+/// Calls are counted: each successful one needs a dtl_finalize. Before the first dtl_finalize the
+/// call is optional, because the first use of the library initialises it with the settings of the
+/// environment. After the last dtl_finalize it is required. The configuration of the first call
+/// applies, also if the library is in use already. Later calls only increase the count.
+///
+/// @param config  NULL takes every setting from the environment. Read during the call only.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a setting or an environment variable has an invalid value.
+///         The text names it.
+///         DTL_ERROR_FORKED: this process is a forked child; call dtl_init_after_fork instead.
+///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize. Call again when it has
+///         returned. Do not wait for it in a callback, because dtl_finalize may be waiting for that
+///         callback. Threads: any. Equivalent: MPI_Init (but repeatable).
 pub unsafe fn dtl_init(config: *const dtl_config_t) -> dtl_status_t;
 
-/// Ends what dtl_init began. The last one destroys every live object (so handles become stale),
-/// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
-/// until the next dtl_init. Communicators are closed too: call it on every rank. If the library has
-/// started an MPI, it ends that too, which waits for all of MPI's ranks, whatever the time limits.
+/// Undoes one dtl_init; the last call closes the library.
 ///
-/// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
-///         is further up; let it return, then call again. Or other libraries have tensors of
-///         dtl_array_export: let them give those up first.
-///         DTL_ERROR_INVALID_STATE: there is nothing to end.
-/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library
-/// calls is DTL_ERROR_BUSY. Never call it from a static destructor: it is not needed.
+/// The last call waits for the work of all live objects, destroys the objects (their handles become
+/// stale), and closes the library. Until the next dtl_init, calls then return
+/// DTL_ERROR_INVALID_STATE. It closes communicators too, so call it on every rank. If the library
+/// has started an MPI, it finalizes that MPI as well, which waits for all MPI ranks regardless of
+/// time limits. It is not needed at the end of a program. Never call it from a static destructor.
+///
+/// @return DTL_ERROR_BUSY: another thread is inside the library, for example in dtl_finalize, or
+///         this thread is inside a call further up its stack. Call again when that call has
+///         returned. Also: other libraries hold tensors of dtl_array_export. They have to release
+///         them first. DTL_ERROR_INVALID_STATE: the library is not initialised.
+/// Threads: any, but not from a callback: in a function that the library calls, the last
+/// dtl_finalize returns DTL_ERROR_BUSY.
 pub unsafe fn dtl_finalize() -> dtl_status_t;
 
-/// Makes the library usable in a child that was forked from a process that used it. The parent's
-/// handles are forgotten (they become stale; the parent's objects stay untouched). No other thread
-/// of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
-/// The call counts as the child's first dtl_init: the parent's count is forgotten, and one
-/// dtl_finalize ends the library here.
+/// Makes the library usable in a child that was forked from a process that used it.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that
-///         what it had locked and half done stays so here: this child cannot use the library (it
-///         may exec, or exit). Functions that work in every state (those of enumerations and the
-///         log) return the same status in such a child. The call never waits for a lock that was
-///         held by a thread which does not exist here.
+/// The handles of the parent become stale; its objects are not touched. At the time of the fork no
+/// other thread of the parent may have been inside a dtl_ call, and no stream or executor may have
+/// been running work. The call counts as the first dtl_init of the child: the count of the parent
+/// is discarded, and one dtl_finalize closes the library here. The call never waits for a lock that
+/// a thread of the parent held.
+///
+/// @return DTL_ERROR_INVALID_STATE: this process is not such a child, or another thread was inside
+///         the library at the fork. In the second case locks and half-finished changes of that
+///         thread remain, so this child cannot use the library; it may call exec or exit. The
+///         functions of enumerations and of the log, which work in every state, return the same
+///         status in such a child.
 pub safe fn dtl_init_after_fork() -> dtl_status_t;
 
-/// The library's version, "0.2.0". Lives for ever. Works in every state.
+/// Returns the version of the library, for example "0.2.0". Valid until the process ends. Works in
+/// every state.
 pub safe fn dtl_version_string() -> *const c_char;
 
-/// Major version. Works in every state.
+/// Returns the major version. Works in every state.
 pub safe fn dtl_version_major() -> i32;
 
-/// Minor version. Works in every state.
+/// Returns the minor version. Works in every state.
 pub safe fn dtl_version_minor() -> i32;
 
-/// Patch version. Works in every state.
+/// Returns the patch version. Works in every state.
 pub safe fn dtl_version_patch() -> i32;
 
-/// DTL_ABI_VERSION of the library (the header's may be lower). Works in every state.
+/// Returns the DTL_ABI_VERSION of the library; that of the header may be lower. Works in every
+/// state.
 pub safe fn dtl_library_abi_version() -> u32;
 
-/// The constant's name, e.g. "DTL_ERROR_TIMEOUT"; "DTL_ERROR_UNKNOWN" for a number that is no
-/// status. Lives for ever. Works in every state.
+/// Returns the name of a status, for example "DTL_ERROR_TIMEOUT". For a number that is not a status
+/// it returns "DTL_ERROR_UNKNOWN". Valid until the process ends. Works in every state.
 pub safe fn dtl_status_name(status: dtl_status_t) -> *const c_char;
 
-/// The general meaning of a status, for people. Lives for ever. Works in every state.
+/// Returns the general meaning of a status as a sentence. Valid until the process ends. Works in
+/// every state.
 /// Equivalent: MPI_Error_string.
 pub safe fn dtl_status_message(status: dtl_status_t) -> *const c_char;
 
-/// Returns the error text of this thread's last failed call, which names the offending value and
-/// the remedy. Successful calls leave it unchanged. Empty before the first failure. Never NULL.
-/// Works in every state.
+/// Returns the error text of the last failed call in this thread.
+///
+/// The text names the offending value and the remedy. Successful calls leave it unchanged. It is
+/// empty before the first failure, and never NULL. Works in every state.
 ///
 /// The pointer is valid until the calling thread ends. The text behind it does not change before
-/// the thread's second failure after this call (two buffers alternate); copy a text to keep it
+/// the second failure in this thread after the call (two buffers alternate); copy a text to keep it
 /// longer. So `printf("%d %s", dtl_x(), dtl_last_error())` always prints a valid text. If the
 /// compiler evaluates dtl_last_error() first, it is the text from before dtl_x().
 ///
-/// If a function of the program's or of a backend fails in it, its text names that function; behind
-/// a colon follows what the function has said with dtl_backend_set_error, or, if it has said
-/// nothing, the text of the last dtl_ call that failed in it, in its thread, if it returned that
-/// call's status.
+/// If a call fails because a callback or a slot failed, the text names that function. A colon and a
+/// second text follow: the one that the function passed to dtl_backend_set_error or, if it passed
+/// none and returned the status of the last dtl_ call that failed inside it, the text of that call.
 pub safe fn dtl_last_error() -> *const c_char;
 
-/// Sends log lines of `level` (DTL_LOG_...) and below to `function`; NULL = back to standard error.
-/// `user` is passed through; both must stay valid until replaced (and one call longer: another
-/// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
-/// The function is called by whichever thread has something to log, several at a time too. It may
-/// call the library, except dtl_finalize; what it logs itself comes back to it.
+/// Sends log lines of `level` and below to a function. Works in every state.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
+/// The level overrides DTL_LOG and dtl_config_t. The function runs in the thread that logs,
+/// possibly in several threads at once. It may call the library except dtl_finalize; if such a call
+/// logs, the function is called again.
+///
+/// @param function  NULL sends log lines to standard error again. Must stay valid until it is
+///                  replaced and for one call longer, because another thread may be inside it.
+/// @param user      Passed to `function`. The lifetime is that of `function`.
+/// @param level     One of the DTL_LOG_ constants.
+/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such level.
 pub unsafe fn dtl_log_set_callback(
     function: dtl_log_fn_t,
     user: *mut c_void,
     level: i32,
 ) -> dtl_status_t;
 
-/// Every automatic choice so far and its reason, a line each, as text.
+/// Writes every automatic choice so far and its reason as text, one per line.
 ///
-/// @param buf      `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length only.
-/// @param out_len  length needed without the NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len; call again with more room.
+/// @param buf      `cap` bytes for the text and its NUL. NULL with cap 0 queries the length only.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Length of the text without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written.
 pub unsafe fn dtl_explain(
     buf: *mut c_char,
     cap: u64,
@@ -4254,53 +4474,61 @@ pub unsafe fn dtl_explain(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Tracing: a file for people, functions for other tools.
+// Tracing: a trace file, and callbacks for tools.
 
 unsafe extern "C" {
 
-/// Writes a file with what the library does from now on in this process, and how long it takes:
-/// every call, what is within, operations of communicators from start to end. Open it with Perfetto
-/// (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes its content and its cost.
-/// DTL_TRACE=path does the same from the first use on, without a change of the program; a file that
-/// cannot be made (or whose path is no UTF-8) is then a warning. If the program finalises the
-/// library and initialises it again, each further life has a file of its own: trace.json is
-/// trace-2.json, then trace-3.json.
+/// Starts a trace file that records the calls of this process and their durations.
 ///
-/// @param path  a new file; %r stands for the rank that the launcher assigned, %p for the process
-///              id, %% for a %. In a job of several ranks without %r or %p, the rank goes before
-///              the ending: trace.json is trace.3.json. Copied.
-/// @return DTL_ERROR_INVALID_STATE: one is being written, or has ended with an error:
-///         dtl_trace_stop first. DTL_ERROR_ALREADY_EXISTS: the file is there; remove it, or take
-///         another name. DTL_ERROR_NOT_FOUND: its folder is not there.
-///         DTL_ERROR_INVALID_ARGUMENT: `path` has another %, is no UTF-8, or names no file (but a
-///         folder or a device). DTL_ERROR_UNAVAILABLE: it cannot be written (the text has the
-///         system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
-///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
-/// Threads: any. Calls of other threads that have begun before are not in it. If the disk fills up
-/// later, the trace ends with a warning, and the program goes on, untraced; dtl_trace_stop then
-/// returns the reason. A forked child does not write to it.
+/// The trace contains every dtl_ call, its parts, and operations of communicators from start to
+/// end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes
+/// its content and its cost. DTL_TRACE=path starts a trace at the first use, without a change to
+/// the program; a file that cannot be created (or whose path is not UTF-8) is then only a warning.
+/// If the program finalises the library and initialises it again, each later life writes a file of
+/// its own: trace.json is followed by trace-2.json, then trace-3.json.
+///
+/// Calls of other threads that began earlier are not recorded. If the disk fills up later, the
+/// trace ends with a warning and the program continues untraced; dtl_trace_stop then returns the
+/// reason. A forked child does not write to the file.
+///
+/// @param path  A new file. %r is replaced by the rank that the launcher assigned, %p by the
+///              process id, %% by %. In a job of several ranks whose path has neither %r nor %p,
+///              the rank is inserted before the extension: trace.json becomes trace.3.json. Copied.
+/// @return DTL_ERROR_INVALID_STATE: a trace is being written, or has ended with an error. Call
+///         dtl_trace_stop first.
+///         DTL_ERROR_ALREADY_EXISTS: the file exists. Remove it, or choose another name.
+///         DTL_ERROR_NOT_FOUND: the folder of the file does not exist.
+///         DTL_ERROR_INVALID_ARGUMENT: `path` contains another %, is not UTF-8, or does not name a
+///         file (but a folder or a device).
+///         DTL_ERROR_UNAVAILABLE: the file cannot be written. The text has the reason of the
+///         operating system. DTL_ERROR_LIMIT: no disk space, file descriptor or thread is left.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the buffers of the trace. Threads: any.
 pub unsafe fn dtl_trace_start(path: *const c_char) -> dtl_status_t;
 
-/// Ends the file of dtl_trace_start or DTL_TRACE and closes it, whole: what other threads are in
-/// ends here with "unfinished". dtl_finalize does the same.
+/// Completes and closes the file of dtl_trace_start or DTL_TRACE.
 ///
-/// @return DTL_ERROR_INVALID_STATE: none is being written. DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE:
-///         it could not be written to its end (disk full, file size limit); what was written before
-///         is there. Tracing has ended then, too.
+/// Calls in progress in other threads end in the file here, marked "unfinished". dtl_finalize does
+/// the same.
+///
+/// @return DTL_ERROR_INVALID_STATE: no trace is being written.
+///         DTL_ERROR_LIMIT: the file could not be completed (disk full, file size limit). It has
+///         what was written before, and tracing has ended.
+///         DTL_ERROR_UNAVAILABLE: the file could not be completed for another reason, with the same
+///         consequences.
 ///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are
-///         not in it; the file is whole.
-/// Threads: any.
+///         missing in the trace. The file is complete otherwise. Threads: any.
 pub safe fn dtl_trace_stop() -> dtl_status_t;
 
-/// Tells another tool (a profiler, a tracer) of everything that a trace would have, as it happens,
-/// whether a file is written or not. One tool at a time: the last one given. Until dtl_finalize.
+/// Installs functions that receive trace events as they happen, for a profiler or a tracer.
 ///
-/// @param callbacks  copied; NULL = no callbacks any more. `user` stays valid until it is replaced,
-///                   and one call longer: another thread may be inside. See dtl_trace_fn_t for what
-///                   the functions may do.
-/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0.
-/// Threads: any. Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling
-/// interface.
+/// They receive everything that a trace file would contain, whether a file is written or not. Only
+/// one set of callbacks is active: the last one installed. It stays active until dtl_finalize.
+///
+/// @param callbacks  NULL removes the callbacks. Copied. `user` and the functions must stay valid
+///                   until they are replaced and for one call longer, because another thread may be
+///                   inside. dtl_trace_fn_t describes the functions.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0. Threads: any.
+/// Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling interface.
 pub unsafe fn dtl_trace_set_callbacks(
     callbacks: *const dtl_trace_callbacks_t,
 ) -> dtl_status_t;
@@ -4308,46 +4536,50 @@ pub unsafe fn dtl_trace_set_callbacks(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Extensible enumerations: members that programs, backends and plugins add, with and without
-// attributes. These functions answer in every state of the library, before dtl_init and after
-// dtl_finalize too, and start nothing; also in a forked child, unless another thread was adding
-// something at the moment of the fork.
+// Extensible enumerations: members of programs, backends and plugins.
+// These functions work in every state of the library, also before dtl_init and after dtl_finalize.
+// They start nothing. They work in a forked child too, unless another thread was adding a member
+// at the moment of the fork.
 
 unsafe extern "C" {
 
-/// Makes an enumeration of the program's own.
+/// Creates an enumeration.
 ///
-/// @param name   1 to 127 letters, digits and '_', not a digit first; copied. (No '.': in JSON that
-///               stands between enumeration and member.)
-/// @param flags  DTL_ENUM_WITH_UNDEFINED, or 0.
-/// @param out    its number, at least 256. It stays for ever. Numbers depend on the order of
-///               creation: look it up by name.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find gives it.
-///         DTL_ERROR_INVALID_ARGUMENT: name or flags.
-///         DTL_ERROR_LIMIT: 256 were made in this process' life. Threads: any.
+/// @param name   1 to 127 letters, digits and '_', not beginning with a digit. Copied. ('.' is not
+///               allowed: in JSON it separates enumeration and member.)
+/// @param flags  DTL_ENUM_WITH_UNDEFINED or 0.
+/// @param out    Its number, at least 256, valid until the process ends. Numbers depend on the
+///               order of creation, so look enumerations up by name.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find returns its number.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` or `flags` is not allowed.
+///         DTL_ERROR_LIMIT: 256 enumerations were created in this process. Threads: any.
 pub unsafe fn dtl_enum_create(
     name: *const c_char,
     flags: u64,
     out: *mut dtl_enum_t,
 ) -> dtl_status_t;
 
-/// The number of an enumeration, built-in ("Schedule") or not.
+/// Finds an enumeration by name, a built-in one ("Schedule") or another.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists what there is. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the existing ones.
+/// Threads: any.
 pub unsafe fn dtl_enum_find(name: *const c_char, out: *mut dtl_enum_t) -> dtl_status_t;
 
-/// Adds a member to an enumeration. It is then as good as a built-in one: a backend that has memory
-/// of a registered kind, say, finds its word in dtl_memory_vtable_t.alloc. It stays for ever, over
-/// dtl_finalize too: who may be loaded twice takes what dtl_enum_from_name gives when the name
-/// exists. Its value is the lowest unused one that is at least the count of members + 1, so it
-/// depends on what was registered before: where words go to files or other processes, use
-/// dtl_enum_register_value or names.
+/// Adds a member to an enumeration.
 ///
-/// @param enumeration  DTL_ENUM_..., or of dtl_enum_create or dtl_enum_find.
-/// @param name         1 to 127 letters, digits, '_' and '.', a letter or '_' first; copied.
-/// @param out          the word of the member.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: enumeration or
-///         name.
+/// It is equivalent to a built-in member: a backend with memory of a registered kind, for example,
+/// receives its word in dtl_memory_vtable_t.alloc. It exists until the process ends, across
+/// dtl_finalize. A library that may be loaded twice uses dtl_enum_from_name if the name exists. Its
+/// value is the lowest unused one that is at least the count of members + 1, so it depends on
+/// earlier registrations. For words in files or other processes use dtl_enum_register_value or
+/// names.
+///
+/// @param enumeration  DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param name         1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                     Copied.
+/// @param out          The word of the member.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration, or `name` is not allowed.
 ///         DTL_ERROR_LIMIT: no value above the count is free (at most 65534).
 /// Threads: any. Equivalent: DaCe's register of an extensible_enum.
 pub unsafe fn dtl_enum_register(
@@ -4356,13 +4588,18 @@ pub unsafe fn dtl_enum_register(
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// Adds a member with a value of the caller's choice: its word is DTL_EV_WORD(enumeration, value)
-/// in every process.
+/// Adds a member with a given value, so that its word is DTL_EV_WORD(enumeration, value) in every
+/// process.
 ///
-/// @param value  1 to 65534; in a built-in enumeration at least 256.
-/// @param out    the word of the member.
-/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text names
-///         the member that has it. DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
+/// @param enumeration  DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param name         1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                     Copied.
+/// @param value        1 to 65534; in a built-in enumeration at least 256.
+/// @param out          The word of the member.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name or the value is taken. The text names the member that
+///         has it.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration, or `name` or `value` is not
+///         allowed. Threads: any.
 pub unsafe fn dtl_enum_register_value(
     enumeration: dtl_enum_t,
     name: *const c_char,
@@ -4370,17 +4607,25 @@ pub unsafe fn dtl_enum_register_value(
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// Adds a template: a member whose instances have attributes, "a kernel of block size 128". Value
-/// as with dtl_enum_register.
+/// Adds a template: a member whose instances have attributes, such as "a kernel of block size 128".
 ///
-/// @param fields  `n` of them; copied. An entry of dtl_attr_i64 and its like is a field with that
-///                default, one of dtl_attr_required has none.
-/// @param n       1 to 16.
-/// @param out     the word of the template, which dtl_ev_match holds equal to each of its
-///                instances.
-/// @return as dtl_enum_register. DTL_ERROR_INVALID_ARGUMENT: a field's name, kind, flags or default
-///         (a word that was never given out), a name twice, no fields. DTL_ERROR_LIMIT: more than
-///         16. DTL_ERROR_NULL_POINTER: fields, or a name or text in them. Threads: any.
+/// Its value is chosen as by dtl_enum_register.
+///
+/// @param enumeration  DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param name         1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                     Copied.
+/// @param fields       The `n` fields, copied. An entry from dtl_attr_i64 and similar functions is
+///                     a field with that default; one from dtl_attr_required is a field without a
+///                     default.
+/// @param n            1 to 16.
+/// @param out          The word of the template. dtl_ev_match considers each of its instances equal
+///                     to it.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration; `name` is not allowed; `n` is
+///         0; two fields have one name; or a field has an invalid name, kind, flags or default (a
+///         word that does not exist).
+///         DTL_ERROR_LIMIT: `n` is above 16, or no value above the count is free (at most 65534).
+///         DTL_ERROR_NULL_POINTER: `fields` is NULL, or a name or text in it. Threads: any.
 pub unsafe fn dtl_enum_register_template(
     enumeration: dtl_enum_t,
     name: *const c_char,
@@ -4389,74 +4634,80 @@ pub unsafe fn dtl_enum_register_template(
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// The member of this name; of a template's name, the template.
+/// Finds a member by name. The name of a template finds the template.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such member (its plugin may not be loaded).
-///         DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 pub unsafe fn dtl_enum_from_name(
     enumeration: dtl_enum_t,
     name: *const c_char,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// The member of this value: DTL_EV_WORD(enumeration, value) if that is registered.
+/// Finds a member by value. The result is DTL_EV_WORD(enumeration, value) if it is registered.
 ///
-/// @return as dtl_enum_from_name. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 pub unsafe fn dtl_enum_from_value(
     enumeration: dtl_enum_t,
     value: u32,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// How many members an enumeration has: templates count, Undefined too, instances do not.
+/// Returns the number of members of an enumeration, including templates and Undefined, without
+/// instances.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 pub unsafe fn dtl_enum_count(
     enumeration: dtl_enum_t,
     out_count: *mut u64,
 ) -> dtl_status_t;
 
-/// A member by its index, in the order of registration. Members only ever come behind, so a loop
-/// misses none.
+/// Returns the member with an index, in the order of registration. New members are only appended,
+/// so a loop misses none.
 ///
 /// @param index  0 to the count - 1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: index. DTL_ERROR_INVALID_ARGUMENT: no such enumeration.
-///         Threads: any.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 pub unsafe fn dtl_enum_at(
     enumeration: dtl_enum_t,
     index: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// The template Undefined of an enumeration: DTL_MEMORY_UNDEFINED of DTL_ENUM_MEMORY. Its instances
-/// keep, in field "text", what a tolerant dtl_ev_from_json did not know.
+/// Returns the template Undefined of an enumeration, for example DTL_MEMORY_UNDEFINED for
+/// DTL_ENUM_MEMORY. The field "text" of its instances holds the text that a tolerant
+/// dtl_ev_from_json could not resolve.
 ///
-/// @return DTL_ERROR_NOT_FOUND: made without DTL_ENUM_WITH_UNDEFINED. DTL_ERROR_INVALID_ARGUMENT:
-///         no such enumeration.
-/// Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: the enumeration was created without DTL_ENUM_WITH_UNDEFINED.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 pub unsafe fn dtl_enum_undefined(
     enumeration: dtl_enum_t,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// The word for a template with these attributes. Instances are interned: equal attributes of one
-/// template give one word, in whatever order, thread and way (a default that is given or left out);
-/// those of another template never give it. So words are compared in place of attributes. Doubles
-/// are compared by their bits, -0 as 0, all NaN as one. An instance stays for ever, so put into
-/// attributes what there are few different ones of. Asking again for one that is there takes no
-/// lock and no memory (about 100 ns).
+/// Returns the word of a template's instance with the given attributes.
 ///
-/// @param tmpl   the template's word.
-/// @param attrs  `n` of them, from dtl_attr_i64 and its like; what is left out takes its default.
-///               Copied.
+/// Instances are interned: equal attributes of one template give the same word, regardless of their
+/// order, the thread, and whether a default is given or omitted. Instances of different templates
+/// never share a word. So compare words instead of attributes. Doubles are compared by their bits,
+/// with -0 as 0 and every NaN as the same one. An instance exists until the process ends, so use
+/// attributes with few different values. A lookup of an existing instance takes no lock and
+/// allocates nothing (about 100 ns).
+///
+/// @param tmpl   The word of the template.
+/// @param attrs  The `n` attributes, from dtl_attr_i64 and similar functions; copied. Omitted
+///               fields take their defaults.
 /// @param n      0 to 16.
-/// @param out    the instance; its upper 32 bits are the template's.
-/// @return DTL_ERROR_TYPE: `tmpl` is no template, or an attribute has another kind than its field.
-///         DTL_ERROR_NOT_FOUND: no such field. DTL_ERROR_INVALID_ARGUMENT: a field without a
-///         default is missing, an attribute is there twice or has flags, a word was never given
-///         out. DTL_ERROR_NULL_POINTER: attrs, or a name or text in them. DTL_ERROR_LIMIT: 65536
-///         instances were made in this process' life, or this one is longer than 4000 bytes as
-///         JSON, or has instances in instances more than 16 deep. Threads: any.
+/// @param out    The instance. Its upper 32 bits are those of the template.
+/// @return DTL_ERROR_TYPE: `tmpl` is not a template, or an attribute has another kind than its
+///         field. DTL_ERROR_NOT_FOUND: there is no such field.
+///         DTL_ERROR_INVALID_ARGUMENT: a field without a default is missing, an attribute is given
+///         twice or has flags, or a word does not exist.
+///         DTL_ERROR_NULL_POINTER: `attrs` is NULL, or a name or text in it.
+///         DTL_ERROR_LIMIT: `n` is above 16; 65536 instances were created in this process; or this
+///         one is longer than 4000 bytes as JSON, or nests instances more than 16 deep.
+/// Threads: any.
 pub unsafe fn dtl_ev_instance(
     tmpl: dtl_enum_word_t,
     attrs: *const dtl_attr_t,
@@ -4464,47 +4715,46 @@ pub unsafe fn dtl_ev_instance(
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// An attribute of an instance.
+/// Returns an attribute of an instance.
 ///
-/// @param name      the field's name.
-/// @param out_attr  receives all of it; its texts live for ever.
-/// @return DTL_ERROR_NOT_FOUND: no such field; a plain member has none. DTL_ERROR_TYPE: `word` is
-///         the template itself.
-///         DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+/// @param name      The name of the field.
+/// @param out_attr  Receives the whole attribute. Its texts are valid until the process ends.
+/// @return DTL_ERROR_NOT_FOUND: there is no such field; a plain member has none.
+///         DTL_ERROR_TYPE: `word` is the template itself.
+///         DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 pub unsafe fn dtl_ev_get(
     word: dtl_enum_word_t,
     name: *const c_char,
     out_attr: *mut dtl_attr_t,
 ) -> dtl_status_t;
 
-/// The name of a member; of an instance, that of its template.
+/// Returns the name of a member; for an instance, the name of its template.
 ///
-/// @param out_name  receives the text, which stays valid until the process ends; do not free it.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+/// @param out_name  Receives the text, which is valid until the process ends. Do not free it.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 pub unsafe fn dtl_ev_name(
     word: dtl_enum_word_t,
     out_name: *mut *const c_char,
 ) -> dtl_status_t;
 
-/// A word as JSON, which dtl_ev_from_json reads back into the same word:
+/// Writes a word as JSON. dtl_ev_from_json reads it back into the same word.
 ///
-///   a plain member   "Sequential"
-///   an instance
+///   plain member   "Sequential"
+///   instance
 ///                {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
-///   a template       {"type":"Schedule.MyAccelerator_Kernel"}
-///   of Undefined     the text that it keeps, as it was read, without blanks between what is in an
-///                    object
+///   template       {"type":"Schedule.MyAccelerator_Kernel"}
+///   of Undefined   the text that it holds, as it was read, without blanks between the parts of an
+///                  object
 ///
-/// with all fields in the template's order. Doubles that are not finite are "NaN", "Infinity",
-/// "-Infinity". (In JavaScript integers above 2^53 lose digits.)
+/// An instance lists all fields in the order of the template. Doubles that are not finite are
+/// "NaN", "Infinity" and "-Infinity". (In JavaScript, integers above 2^53 lose digits.)
 ///
-/// @param buf      receives the text with NUL; NULL with cap 0 asks for the length. At most 4000
-///                 bytes.
-/// @param cap      bytes in buf.
-/// @param out_len  receives the length without NUL; may be NULL. Also written if the buffer is too
-///                 small.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. DTL_ERROR_BUFFER_TOO_SMALL:
-///         cap. Threads: any.
+/// @param buf      Receives the text with its NUL, at most 4000 bytes. NULL with cap 0 queries the
+///                 length only.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Receives the length without the NUL, also if `cap` is too small; may be NULL.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written. Threads: any.
 pub unsafe fn dtl_ev_to_json(
     word: dtl_enum_word_t,
     buf: *mut c_char,
@@ -4512,22 +4762,25 @@ pub unsafe fn dtl_ev_to_json(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// The word that a JSON text means; its forms are at dtl_ev_to_json.
+/// Reads a word from JSON in one of the forms of dtl_ev_to_json. If an object has a key twice, the
+/// last one counts.
 ///
-/// @param enumeration  which one it is of.
+/// @param enumeration  The enumeration of the word.
 /// @param text         JSON, at most 4096 bytes.
-/// @param flags        DTL_EV_TOLERANT: an unknown name (of a plugin that is not there) becomes an
-///                     instance of Undefined that keeps the text, matches Undefined and writes the
-///                     text back (numbers digit by digit, exponents as e+5, without blanks
-///                     between). Once there is a member of that name, what is written reads as that
-///                     member. Or 0. If an object has a key twice, the last one counts.
-/// @param out          the word.
-/// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without
-///         Undefined.
-///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text
-///         gives the position), "type" is of another enumeration, a field without a default is
-///         missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
-/// Threads: any.
+/// @param flags        DTL_EV_TOLERANT or 0. With DTL_EV_TOLERANT, an unknown name (for example of
+///                     a plugin that is not loaded) becomes an instance of Undefined. It holds the
+///                     text, matches Undefined, and writes the text back (numbers digit by digit,
+///                     exponents as e+5, without blanks in between). If a member of that name is
+///                     registered later, the written text parses as that member.
+/// @param out          The word.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member or field; with DTL_EV_TOLERANT, the
+///         enumeration also has no Undefined.
+///         DTL_ERROR_TYPE: a value has another kind than its field.
+///         DTL_ERROR_INVALID_ARGUMENT: `text` is not JSON (the error text has the position), "type"
+///         names another enumeration, a field without a default is missing, or `flags` is not
+///         allowed.
+///         DTL_ERROR_LIMIT: 65536 instances were created in this process; or this one is longer
+///         than 4000 bytes as JSON, or nests instances more than 16 deep. Threads: any.
 pub unsafe fn dtl_ev_from_json(
     enumeration: dtl_enum_t,
     text: *const c_char,
@@ -4535,28 +4788,33 @@ pub unsafe fn dtl_ev_from_json(
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// Says what goes with a schedule: of what kind memory is that is allocated in it, and how what is
-/// inside it runs. Once: the same again succeeds. Built-in schedules have theirs: Host, Host and
-/// Device memory, and Sequential inside.
+/// Sets the defaults of a schedule: the kind of memory that is allocated inside it, and the
+/// schedule of its inner scopes.
 ///
-/// @param schedule  a schedule or template of schedules, no instance.
-/// @return DTL_ERROR_ALREADY_EXISTS: it has other defaults. DTL_ERROR_TYPE: a word of another
-///         enumeration.
-///         DTL_ERROR_INVALID_ARGUMENT: an instance, or never given out. Threads: any.
-/// Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
+/// They can be set once; setting the same defaults again succeeds. Built-in schedules have theirs:
+/// memory kinds Host, Host and Device, and Sequential as the inner schedule.
+///
+/// @param schedule             A schedule or a template of schedules, not an instance.
+/// @param default_memory_kind  A member of DTL_ENUM_MEMORY.
+/// @param inner_schedule       A member of DTL_ENUM_SCHEDULE.
+/// @return DTL_ERROR_ALREADY_EXISTS: the schedule has other defaults.
+///         DTL_ERROR_TYPE: a word belongs to another enumeration.
+///         DTL_ERROR_INVALID_ARGUMENT: `schedule` is an instance, or a word does not exist.
+/// Threads: any. Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
 pub safe fn dtl_schedule_set_defaults(
     schedule: dtl_enum_word_t,
     default_memory_kind: dtl_enum_word_t,
     inner_schedule: dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// What goes with a schedule; with an instance, what goes with its template.
+/// Returns the defaults of a schedule; for an instance, those of its template.
 ///
-/// @param out_memory_kind     receives the kind of memory.
-/// @param out_inner_schedule  receives the schedule inside.
-/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it. DTL_ERROR_TYPE: no
-///         schedule.
-///         DTL_ERROR_INVALID_ARGUMENT: never given out. Threads: any.
+/// @param schedule            A schedule, a template of schedules, or an instance.
+/// @param out_memory_kind     Receives the kind of memory.
+/// @param out_inner_schedule  Receives the inner schedule.
+/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it.
+///         DTL_ERROR_TYPE: `schedule` is not a schedule.
+///         DTL_ERROR_INVALID_ARGUMENT: `schedule` does not exist. Threads: any.
 pub unsafe fn dtl_schedule_defaults(
     schedule: dtl_enum_word_t,
     out_memory_kind: *mut dtl_enum_word_t,
@@ -4566,25 +4824,29 @@ pub unsafe fn dtl_schedule_defaults(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Backends: register, find, describe.
+// Backends: find and describe.
 
 unsafe extern "C" {
 
-/// Registers a backend of the program's own under a name. From then on it is found, chosen and
-/// used like a built-in one; whatever its tables leave NULL is made from what they have.
+/// Registers a backend of the program under a name.
 ///
-/// @param name    1 to 63 letters, digits, '_', '-', '.'; case counts. Copied. Not "auto", nor
-///                "cpu", "CPU" and "GPU", which dtl_backend_get takes as other names of backends
-///                host and cuda.
-/// @param vtable  its tables; they are copied, component tables too. Start from the _INIT macros.
-/// @param self    passed to every slot; must live until the table's `destroy` is called.
+/// From then on it is found, chosen and used like a built-in backend. Whatever its tables leave
+/// NULL, the library builds from the slots that they have. One table may serve several names. After
+/// a failure nothing is registered, and `destroy` is not called.
+///
+/// @param name    1 to 63 letters, digits, '_', '-' and '.'; case-sensitive. Copied. Not "auto",
+///                and not "cpu", "CPU" and "GPU", which dtl_backend_get accepts as aliases of
+///                "host" and "cuda".
+/// @param vtable  Its tables. They are copied, the component tables too. Start them from the _INIT
+///                macros.
+/// @param self    Passed to every slot. It must live until the slot `destroy` is called.
 /// @param flags   DTL_REGISTER_REPLACE or 0.
-/// @param out     its handle; valid until unregistered or finalized.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: a table lacks a
-///         required slot or has a bad value (the text names the first), or the name is not allowed.
-///         DTL_ERROR_INCOMPATIBLE_ABI: compiled for a newer library. After a failure nothing is
-///         registered and `destroy` is not called.
-/// Threads: any. One table may serve several names.
+/// @param out     Its handle. Valid until dtl_backend_unregister or dtl_finalize.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: the name is not allowed, a table lacks a required slot, or a
+///         field has an invalid value. The text names the first such slot or field.
+///         DTL_ERROR_INCOMPATIBLE_ABI: the tables were compiled for a version that this library
+///         does not support. Threads: any.
 pub unsafe fn dtl_backend_register(
     name: *const c_char,
     vtable: *const dtl_backend_vtable_t,
@@ -4593,70 +4855,78 @@ pub unsafe fn dtl_backend_register(
     out: *mut dtl_backend_t,
 ) -> dtl_status_t;
 
-/// For slots of registered backends, handlers of dispatchers and functions of environments: the
-/// text that goes with the status the slot is about to return, or to put into a dtl_comm_done_t
-/// (the vendor's code and message, say). It becomes part of the caller's dtl_last_error. Who passes
-/// on the status of a dtl_ call that has failed need not say anything: the text of that call goes
-/// with it (see dtl_last_error).
+/// Sets the error text for the status that a slot is about to return.
 ///
-/// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
+/// For slots of registered backends, handlers of dispatchers and functions of environments. The
+/// text (for example the vendor's error code and message) also goes with a status written to a
+/// dtl_comm_done_t. It becomes part of the dtl_last_error of the caller. It is not needed if the
+/// slot returns the status of a dtl_ call that failed: the text of that call is appended by itself
+/// (see dtl_last_error).
+///
+/// @param text  Copied. It applies to the next slot that fails in the calling thread.
 pub unsafe fn dtl_backend_set_error(text: *const c_char) -> dtl_status_t;
 
-/// Removes a registered backend; its `destroy` runs once its last user is gone. If it had replaced
-/// a built-in backend (DTL_REGISTER_REPLACE), the name means the built-in one again; other backends
-/// that it had replaced stay without a name.
+/// Removes a registered backend. Its `destroy` runs when its last user is gone.
+///
+/// If it had replaced a built-in backend (DTL_REGISTER_REPLACE), the name refers to the built-in
+/// one again. Other backends that it had replaced stay without a name. For a backend of a plugin,
+/// the handlers that the plugin registered for it are removed as well; with the last backend of the
+/// plugin, all of its handlers. A null handle is success.
 ///
 /// @return DTL_ERROR_BUSY: allocations, adopted or registered memory, streams, events, executors or
-///         communicators of it live: release or destroy them first. DTL_ERROR_INVALID_ARGUMENT: it
-///         is a built-in one. Null is success.
-/// With a backend of a plugin go the handlers that the plugin has registered for it; with its last
-/// backend all of them.
+///         communicators of the backend exist. Release or destroy them first.
+///         DTL_ERROR_INVALID_ARGUMENT: the backend is a built-in one.
 pub unsafe fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t;
 
-/// Finds a backend.
+/// Finds a backend by name.
 ///
-/// @param name  a name ("host", "null", ...; "cpu" and "CPU" mean host, "GPU" cuda); "auto" = the
-///              available one with device and memory of the highest priority; NULL = the one set by
-///              dtl_init, DTL_BACKEND or STEPMESH_BACKEND, else "auto", decided at the first use.
-///              Only "auto" chooses: a name never falls back to another.
-/// @param out   its handle. Nothing to free.
-/// Plugins are searched for (DTL_PLUGIN_PATH, installed ones) if the name is not known yet, and for
-/// "auto"; once.
+/// If the name is unknown, and for "auto", plugins are searched for first (DTL_PLUGIN_PATH,
+/// installed folder); once.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones, and the plugins that
-///         could not be loaded with the reason.
-///         DTL_ERROR_UNAVAILABLE: NULL or "auto", and what it leads to cannot run here.
+/// @param name  A name ("host", "null" and so on; "cpu" and "CPU" mean "host", "GPU" means "cuda").
+///              "auto" is the available backend with devices and memory that has the highest
+///              priority. NULL is the backend set by dtl_init, DTL_BACKEND or STEPMESH_BACKEND,
+///              otherwise "auto", decided at the first use. Only "auto" chooses: another name never
+///              falls back to a different backend.
+/// @param out   Its handle. There is nothing to free.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the known names, and the
+///         plugins that could not be loaded with the reasons.
+///         DTL_ERROR_UNAVAILABLE: `name` is NULL or "auto", and the backend that it resolves to
+///         cannot run here.
 pub unsafe fn dtl_backend_get(
     name: *const c_char,
     out: *mut dtl_backend_t,
 ) -> dtl_status_t;
 
-/// Number of backends, available or not.
+/// Returns the number of backends, available or not. Searches for plugins if that was not done yet.
 pub unsafe fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t;
 
-/// The backend of an index, 0 ... count-1, in the order registered.
+/// Returns the backend with an index, in the order of registration.
 ///
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param index  0 to the count - 1.
+/// @param out    Its handle. There is nothing to free.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 pub unsafe fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> dtl_status_t;
 
-/// The backend's name, valid as long as it is registered; NULL for a bad handle (see
-/// dtl_last_error).
+/// Returns the name of a backend, valid as long as the backend is registered. For an invalid handle
+/// it returns NULL; dtl_last_error has the reason.
 pub safe fn dtl_backend_name(backend: dtl_backend_t) -> *const c_char;
 
 /// Describes a backend.
 ///
-/// @param out_info  start from DTL_BACKEND_INFO_INIT.
+/// @param out_info  Start from DTL_BACKEND_INFO_INIT.
 pub unsafe fn dtl_backend_info(
     backend: dtl_backend_t,
     out_info: *mut dtl_backend_info_t,
 ) -> dtl_status_t;
 
-/// Whether a backend can run here. Asks it afresh.
+/// Checks whether a backend can run on this machine. Each call checks again.
 ///
 /// @param out_yes  1 or 0.
-/// @param why      the reason if 0, cut to fit, with its NUL; empty if 1. May be NULL.
-/// @param cap      bytes of room in `why`.
-/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
+/// @param why      Receives the reason if the result is 0, cut to fit, with its NUL; otherwise an
+///                 empty text. May be NULL.
+/// @param cap      Size of `why` in bytes.
+/// @param out_len  Length of the whole reason in bytes, without the NUL; may be NULL.
 pub unsafe fn dtl_backend_is_available(
     backend: dtl_backend_t,
     out_yes: *mut i32,
@@ -4665,12 +4935,14 @@ pub unsafe fn dtl_backend_is_available(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules"
-/// (kernels from source), "comm"; with the library's help "streams", "async" (copies and launches
-/// that the caller does not wait for), "shared_memory" (of the threads of a launch's block); or a
-/// name that the backend itself knows (an unknown one is answered 0). The answer is the same where
-/// the backend cannot run.
+/// Checks whether a backend has a feature. The result does not depend on whether the backend can
+/// run here.
 ///
+/// @param feature  Components of its own: "device", "memory", "transfer", "exec", "modules"
+///                 (kernels from source), "comm". With the help of the library: "streams", "async"
+///                 (copies and launches for which the caller does not wait), "shared_memory"
+///                 (shared by the threads of a block). Any other name is passed to the backend; the
+///                 result for an unknown one is 0.
 /// @param out_yes  1 or 0.
 pub unsafe fn dtl_backend_supports(
     backend: dtl_backend_t,
@@ -4678,18 +4950,21 @@ pub unsafe fn dtl_backend_supports(
     out_yes: *mut i32,
 ) -> dtl_status_t;
 
-/// The quick part of the conformance tests, in this process: for each component the plainest
-/// things. It allocates and frees, copies, makes streams and runs work on them, all on the calling
-/// thread's current device; a backend that is broken may crash or hang. The program dtl-ctk has the
-/// rest, the tests of communicators included, and runs them in processes of their own.
+/// Runs the quick conformance tests of a backend in this process.
 ///
-/// @param buf      `cap` bytes for the report and its NUL: a line for each check, beginning with
-///                 "ok", "skipped" or "failed"; NULL with cap 0 if only the status matters.
-/// @param out_len  length of the report without the NUL; may be NULL.
-/// @return the status of the first check that failed, DTL_ERROR_BACKEND if its calls succeeded with
-///         a wrong outcome; the text names the check. The report is written in that case, too.
-///         DTL_ERROR_UNAVAILABLE: it cannot run here. DTL_ERROR_BUFFER_TOO_SMALL: nothing written
-///         but *out_len (4 KiB are enough for a backend without failures).
+/// They check the basic functions of each component: they allocate and free, copy, create streams
+/// and run work on them, all on the current device of the calling thread. A broken backend may
+/// crash or hang. The program dtl-ctk has the complete tests, including those of communicators, and
+/// runs them in separate processes.
+///
+/// @param buf      `cap` bytes for the report and its NUL: one line per check, which begins with
+///                 "ok", "skipped" or "failed". NULL with cap 0 if only the status matters.
+/// @param cap      Size of `buf` in bytes; 4096 are enough for a backend without failures.
+/// @param out_len  Length of the report without the NUL; may be NULL.
+/// @return The status of the first check that failed; the text names the check, and the report is
+///         written. DTL_ERROR_BACKEND: the calls of that check succeeded with a wrong result.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written.
 pub unsafe fn dtl_backend_self_test(
     backend: dtl_backend_t,
     buf: *mut c_char,
@@ -4700,88 +4975,105 @@ pub unsafe fn dtl_backend_self_test(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Environments: register, require, release, look.
+// Environments: prerequisites of backends and kernel sources, started once and shared.
 
 unsafe extern "C" {
 
-/// Adds an environment: what has to be there before backends, or kernels compiled from source, can
-/// do their work (a library that wants to be initialised once, say). Nothing of it is called yet,
-/// and what it depends on may be registered later.
+/// Registers an environment: something that must be present before backends, or kernels compiled
+/// from source, can work (for example a library that must be initialised once).
 ///
-/// @param desc  start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is
-///              copied.
-/// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS:
-///         another one has the name (the text names the difference). DTL_ERROR_INVALID_ARGUMENT: a
-///         name, a version, a path, alignment; the text has it.
-///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more
-///         than 2^30 bytes.
-/// Registrations end with the last dtl_finalize, as those of backends do.
-/// Threads: any. Equivalent: DaCe's environments.
+/// None of its functions is called yet, and its dependencies may be registered later. Registering
+/// an identical environment again succeeds. Registrations end with the last dtl_finalize, as those
+/// of backends do.
+///
+/// @param desc  Start from DTL_ENVIRONMENT_DESC_INIT. Everything is copied except the data behind
+///              `user`.
+/// @return DTL_ERROR_ALREADY_EXISTS: a different environment has the name. The text names the
+///         difference.
+///         DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path or the alignment is not allowed.
+///         The text names it.
+///         DTL_ERROR_LIMIT: 4096 environments are registered, a list has more than 256 entries, or
+///         the state is larger than 2^30 bytes. Threads: any. Equivalent: DaCe's environments.
 pub unsafe fn dtl_environment_register(
     desc: *const dtl_environment_desc_t,
 ) -> dtl_status_t;
 
-/// Takes an environment away. What depends on it cannot be required any more.
+/// Removes an environment. Environments that depend on it can no longer be required.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_BUSY: somebody requires it.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. DTL_ERROR_BUSY: the environment is required.
 pub unsafe fn dtl_environment_unregister(name: *const c_char) -> dtl_status_t;
 
-/// Starts an environment, or counts one more that requires it. Rules:
+/// Starts an environment, or increments the use count of one that is started. Each success needs
+/// one dtl_environment_release.
 ///
-/// 1. What it depends on comes first, in the order of the lists, each once however often it is
-///    named; then its probe, then its init, with a zeroed state block.
-/// 2. It is started once: whoever requires it next has it at once. Each success wants one
-///    dtl_environment_release.
-/// 3. Before anything is called all of it is looked at: an unknown name (plugins that were not
-///    searched for yet are), a version that is too low, a circle.
-/// 4. If a probe or an init fails, what this call has started ends again, what started last first;
-///    others stay.
-/// 5. Several threads at once: one calls init, the others wait and have its result, a failure too.
-/// 6. An init may require others; a circle that comes about in that way is a failure, also over
-///    several threads.
-/// 7. A failure is not for ever: the next call tries again.
+/// 1. Its dependencies start first, in the order of the lists, each of them once. Then its probe is
+/// called, then its init, with a zeroed state block.
 ///
-/// @param name  "name", or "name>=version".
-/// @return DTL_ERROR_NOT_FOUND: it, or one that it depends on, is not registered;
-///         DTL_ERROR_INVALID_ARGUMENT: no such name can be, or a circle of dependencies;
-///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that it cannot be used
-///         here; DTL_ERROR_LIMIT: more than 64 dependencies below each other;
-///         DTL_ERROR_INVALID_STATE: inside its own start or end (6); DTL_ERROR_OUT_OF_MEMORY: for
-///         the state. Else the status of the probe or init that failed. The text names the members:
-///         which one, and on whose behalf.
-/// Threads: any. No lock is held while functions of environments are called.
+/// 2. It is started once. Later calls return at once.
+///
+/// 3. The whole dependency graph is checked before any function is called: for unknown names (after
+/// a search for plugins if that was not done yet), insufficient versions and cycles.
+///
+/// 4. If a probe or an init fails, the environments that this call started end again in reverse
+/// order. Others stay.
+///
+/// 5. If several threads call at once, one calls init. The others wait and get its result, also a
+/// failure.
+///
+/// 6. An init may require other environments. A cycle that arises in this way is a failure, also
+/// across threads.
+///
+/// 7. A failure is not permanent: the next call tries again.
+///
+/// No lock is held while functions of environments are called.
+///
+/// @param name  "name" or "name>=version".
+/// @return DTL_ERROR_NOT_FOUND: it, or a dependency, is not registered.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
+///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
+///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
+///         DTL_ERROR_INVALID_STATE: it is called inside its own start or end (rule 6).
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
+///         Otherwise the status of the probe or init that failed. The text names the environments:
+///         the one that failed, and those that needed it. Threads: any.
 pub unsafe fn dtl_environment_require(name: *const c_char) -> dtl_status_t;
 
-/// Takes one require back. With the last one, the environment and what it depended on (and nobody
-/// else requires) end: in exactly the reverse order of how they started. dtl_finalize ends in the
-/// same order what is still required.
+/// Undoes one dtl_environment_require.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: nobody has
-///         required it by dtl_environment_require. Else the first failure of a finalize: it has
-///         been released all the same.
-/// Threads: any, not only the one that required it.
+/// The last release ends the environment, and those of its dependencies that nothing else requires,
+/// in exactly the reverse order of their start. dtl_finalize ends whatever is still required, in
+/// the same order.
+///
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_STATE: no dtl_environment_require is left to undo.
+///         Otherwise the first failure of a finalize function; the environment has been released
+///         nevertheless. Threads: any, not only the one that required it.
 pub unsafe fn dtl_environment_release(name: *const c_char) -> dtl_status_t;
 
-/// Gives the state block of an environment that is started. It stays where it is until the
-/// environment ends, so ask once.
+/// Returns the state block of a started environment. The address does not change until the
+/// environment ends, so one call is enough.
 ///
-/// @param out  the block that init was given; NULL if state_size is 0.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: it is not
-///         started.
+/// @param out  The block that was passed to init; NULL if state_size is 0.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_STATE: the environment is not started.
 pub unsafe fn dtl_environment_state(
     name: *const c_char,
     out: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Whether an environment could be required: it and everything that it depends on is registered,
-/// the versions are high enough, and the probes of what is not started yet say so. Starts nothing.
+/// Checks whether an environment could be required, and starts nothing.
 ///
-/// @param name     "name", or "name>=version".
+/// It can be required if it and all of its dependencies are registered, the versions are high
+/// enough, and the probes of those that are not started yet succeed.
+///
+/// @param name     "name" or "name>=version".
 /// @param out_yes  1 or 0.
-/// @param why      why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
-/// @param cap      bytes of room in `why`.
-/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+/// @param why      Receives the reason if the result is 0, cut to fit, with its NUL; otherwise an
+///                 empty text. May be NULL.
+/// @param cap      Size of `why` in bytes.
+/// @param out_len  Length of the whole reason in bytes, without the NUL; may be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed.
 pub unsafe fn dtl_environment_is_available(
     name: *const c_char,
     out_yes: *mut i32,
@@ -4790,22 +5082,23 @@ pub unsafe fn dtl_environment_is_available(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// Number of environments that are registered. Searches for plugins if that was not done yet.
+/// Returns the number of registered environments. Searches for plugins if that was not done yet.
 pub unsafe fn dtl_environment_count(out_count: *mut u64) -> dtl_status_t;
 
-/// How the environment of an index is, 0 ... count-1, in the order of registration.
+/// Describes the environment with an index, in the order of registration.
 ///
-/// @param out_info  start from DTL_ENVIRONMENT_INFO_INIT.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param index     0 to the count - 1.
+/// @param out_info  Start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 pub unsafe fn dtl_environment_at(
     index: u64,
     out_info: *mut dtl_environment_info_t,
 ) -> dtl_status_t;
 
-/// How the environment of a name is.
+/// Describes the environment with a name.
 ///
-/// @param out_info  start from DTL_ENVIRONMENT_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+/// @param out_info  Start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
 pub unsafe fn dtl_environment_info(
     name: *const c_char,
     out_info: *mut dtl_environment_info_t,
@@ -4814,68 +5107,76 @@ pub unsafe fn dtl_environment_info(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Loading backends from plugin files, and what became of each file.
+// Plugin files: load backends, list the files and their results.
 
 unsafe extern "C" {
 
-/// Loads a plugin file and registers its backends. It is never unloaded. Who loads a file runs its
-/// code: a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely).
-/// With DTL_PLUGIN_PROBE=1 in the environment that is done before any plugin file is opened,
-/// whoever named it: one that crashes or hangs in the probe is not loaded, and that is its reason.
-/// The value may be a time limit instead (30s; 1 means 10s). The program then has a child for that
-/// long (posix_spawn, no fork handlers); it may ignore SIGCHLD or wait for any child.
+/// Loads a plugin file and registers its backends. The file is never unloaded.
 ///
-/// Not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
-/// (dtl/backends beside libdtl.so): those are loaded when an unknown backend is requested, by
+/// The call is not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
+/// (dtl/backends beside libdtl.so). Those are loaded when an unknown backend is requested, by
 /// "auto", or when backends are listed.
 ///
-/// @param path  a shared object; how it is named does not matter. File, folder and symbolic links
-///              in the path must belong to the user or root, and nobody else may be able to write
-///              to them.
-/// @param out   its first backend; the others are found by name. May be NULL.
-/// @return A file that is loaded already (under whatever name): success, its first backend. If its
-///         backends are gone (unregistered, or dtl_finalize), it registers them again.
-///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted,
-///         the dynamic loader refuses it (a library that it needs is missing, say), or it failed
-///         the probe that DTL_PLUGIN_PROBE requests, or could not be probed.
-///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or describes itself wrongly.
-///         DTL_ERROR_INCOMPATIBLE_ABI: another machine, no ABI version in common (both ranges are
-///         in the text), or a struct is laid out differently (its name, the field, both offsets).
-///         DTL_ERROR_ALREADY_EXISTS: a name is taken. DTL_ERROR_BUSY: inside a plugin's load.
-///         Else the status of the plugin's entry or load. The reason is kept for dtl_plugin_at and
-///         is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
-/// Threads: any; one at a time loads, the others wait.
+/// Loading a file runs its code, so a plugin that crashes takes the program down. `dtl-info --probe
+/// FILE` tries one safely. With DTL_PLUGIN_PROBE=1 in the environment, every plugin file is probed
+/// in a child process before it is opened, whoever named it. A file that crashes or hangs in the
+/// probe is not loaded, and that is the reason reported. The value may be a time limit instead
+/// (30s; 1 means 10s). The program then has a child process for that long (posix_spawn, no fork
+/// handlers). It may ignore SIGCHLD or wait for any child.
+///
+/// If the file is loaded already, under any path, the call succeeds. If its backends are gone
+/// (unregistered, or after dtl_finalize), it registers them again.
+///
+/// @param path  A shared object with any name. The file, its folder and symbolic links in the path
+///              must belong to the user or root, and must not be writable by anyone else.
+/// @param out   Its first backend; the others are found by name. May be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such file.
+///         DTL_ERROR_UNAVAILABLE: the file is not trusted, the dynamic loader refused it (for
+///         example because a library that it needs is missing), or it failed the probe of
+///         DTL_PLUGIN_PROBE or could not be probed.
+///         DTL_ERROR_INVALID_ARGUMENT: the file is not a plugin, is truncated, or describes itself
+///         wrongly.
+///         DTL_ERROR_INCOMPATIBLE_ABI: it is for another machine, has no ABI version in common with
+///         the library (the text has both ranges), or lays out a struct differently (the text has
+///         its name, the field and both offsets).
+///         DTL_ERROR_ALREADY_EXISTS: the name of a backend is taken.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+///         Otherwise the status of the plugin's entry or `load`. The reason is kept for
+///         dtl_plugin_at, and is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
+/// Threads: any. One thread loads at a time; the others wait.
 pub unsafe fn dtl_backend_load(
     path: *const c_char,
     out: *mut dtl_backend_t,
 ) -> dtl_status_t;
 
-/// Loads every plugin file of a folder: those named *.so, in the order of their names. One that
-/// fails does not keep the others from being loaded: why it did is logged, and kept for
-/// dtl_plugin_at.
+/// Loads every file of a folder whose name ends in .so, in the order of the names.
 ///
-/// @param path        the folder. It and symbolic links in its path must belong to the user or
-///                    root, and nobody else may be able to write to it (a folder with the sticky
-///                    bit is good enough).
-/// @param out_loaded  how many of its files are loaded now; may be NULL.
-/// @return DTL_ERROR_NOT_FOUND: no such folder. DTL_ERROR_UNAVAILABLE: it may not be trusted or
-///         read.
-///         DTL_ERROR_BUSY: inside a plugin's load.
-/// Threads: any; one at a time loads, the others wait.
+/// A file that fails does not prevent the others from being loaded. Its reason is logged, and kept
+/// for dtl_plugin_at.
+///
+/// @param path        The folder. It and symbolic links in its path must belong to the user or
+///                    root, and must not be writable by anyone else (a folder with the sticky bit
+///                    may be).
+/// @param out_loaded  Number of its files that are loaded now; may be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such folder.
+///         DTL_ERROR_UNAVAILABLE: the folder is not trusted or cannot be read.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+/// Threads: any. One thread loads at a time; the others wait.
 pub unsafe fn dtl_backend_load_dir(
     path: *const c_char,
     out_loaded: *mut u64,
 ) -> dtl_status_t;
 
-/// Number of plugin files (and refused folders) that were tried since the library was opened,
-/// whatever became of them. Searches DTL_PLUGIN_PATH and the installed folder if that was not done
-/// yet.
+/// Returns the number of plugin files (and refused folders) that were tried since the library was
+/// initialised, with any outcome. Searches DTL_PLUGIN_PATH and the installed folder if that was not
+/// done yet.
 pub unsafe fn dtl_plugin_count(out_count: *mut u64) -> dtl_status_t;
 
-/// What became of the plugin file of an index, 0 ... count-1, in the order first tried.
+/// Describes the plugin file with an index, in the order of the first attempts.
 ///
-/// @param out_info  start from DTL_PLUGIN_INFO_INIT.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param index     0 to the count - 1.
+/// @param out_info  Start from DTL_PLUGIN_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 pub unsafe fn dtl_plugin_at(
     index: u64,
     out_info: *mut dtl_plugin_info_t,
@@ -4884,37 +5185,42 @@ pub unsafe fn dtl_plugin_at(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Devices: how many, which one this thread uses, what they are.
+// Devices: count, select, describe.
 
 unsafe extern "C" {
 
-/// Number of devices of a backend.
+/// Returns the number of devices of a backend.
 ///
-/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here (the text gives the reason).
+/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here. The text has the reason.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no device component.
 /// Equivalent: cudaGetDeviceCount.
 pub unsafe fn dtl_backend_device_count(
     backend: dtl_backend_t,
     out_count: *mut i32,
 ) -> dtl_status_t;
 
-/// Makes a device the calling thread's current one, and its backend what DTL_BACKEND_NULL means
-/// in this thread. Other threads keep theirs.
+/// Sets the current device of the calling thread, and makes its backend the one that
+/// DTL_BACKEND_NULL refers to in this thread. Other threads are not affected.
 ///
-/// @param device  0 ... count-1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device; nothing changed.
+/// @param device  0 to the device count - 1.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device. Nothing changed.
 /// Equivalent: cudaSetDevice.
 pub safe fn dtl_backend_set_device(backend: dtl_backend_t, device: i32) -> dtl_status_t;
 
-/// The calling thread's current device of a backend. Equivalent: cudaGetDevice.
+/// Returns the current device of a backend in the calling thread.
+/// Equivalent: cudaGetDevice.
 pub unsafe fn dtl_backend_get_device(
     backend: dtl_backend_t,
     out_device: *mut i32,
 ) -> dtl_status_t;
 
-/// Device type and id in DLPack's numbers, for arrays shared with other libraries.
-/// Equivalent: StepMesh's GetDevice; source of the numbers: dlpack.h, DLDeviceType.
+/// Returns the DLPack device type and id of a device, for arrays shared with other libraries.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend's devices have none.
+/// @param out_type  A DLDeviceType of dlpack.h.
+/// @param out_id    The device number within that type.
+/// @return DTL_ERROR_NOT_SUPPORTED: the devices of the backend have none.
+///         DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+/// Equivalent: StepMesh's GetDevice.
 pub unsafe fn dtl_backend_dlpack_device(
     backend: dtl_backend_t,
     device: i32,
@@ -4924,7 +5230,8 @@ pub unsafe fn dtl_backend_dlpack_device(
 
 /// Describes a device.
 ///
-/// @param out_info  start from DTL_DEVICE_INFO_INIT.
+/// @param out_info  Start from DTL_DEVICE_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
 /// Equivalent: cudaGetDeviceProperties.
 pub unsafe fn dtl_device_info(
     backend: dtl_backend_t,
@@ -4932,13 +5239,14 @@ pub unsafe fn dtl_device_info(
     out_info: *mut dtl_device_info_t,
 ) -> dtl_status_t;
 
-/// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
-/// group. Equivalent: cudaMemGetInfo.
+/// Returns the free and total memory of a device in bytes; 0 means unknown. Host memory is limited
+/// by the control group.
 ///
-/// @param device  0 ... count-1. Of a backend with memory and without devices: 0, all of its
-///                memory.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not
-///         tell.
+/// @param device  0 to the device count - 1. For a backend with memory and without devices, 0
+///                stands for all of its memory.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not report it.
+/// Equivalent: cudaMemGetInfo.
 pub unsafe fn dtl_device_memory_info(
     backend: dtl_backend_t,
     device: i32,
@@ -4949,27 +5257,29 @@ pub unsafe fn dtl_device_memory_info(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Memory: allocate, free, describe, ask after a pointer.
+// Memory: allocate, free, describe, query a pointer, share between processes.
 
 unsafe extern "C" {
 
-/// Allocates memory on the calling thread's current device.
+/// Allocates memory on the current device of the calling thread.
 ///
-/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One
-///                    that the default dispatcher has a handler for (DTL_OPERATION_ALLOC) is
-///                    allocated by that.
-/// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the alignment that dtl_mem_kind_info reports for
+/// If the default dispatcher has a handler for the kind (DTL_OPERATION_ALLOC), that handler
+/// allocates. Host memory takes a block of at most 63 bytes more (sizes up to 256), or at most a
+/// quarter more (larger sizes). Freed host memory is cached within a budget (see dtl_mem_trim).
+///
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @param alignment   Power of two in bytes. 0 = the alignment that dtl_mem_kind_info reports for
 ///                    the kind (host: 64).
-/// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any
-///                    thread; not zeroed. Of the host: in a block of up to 63 bytes more (sizes up
-///                    to 256), above at most a quarter more; what is freed is kept within a budget
-///                    (see dtl_mem_trim).
-/// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
-///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a
-///         descriptor for each block): no file descriptors left. *out is written on success only.
-/// Equivalent: cudaMalloc.
+/// @param out         First byte. Not zeroed. Written on success only. The caller owns it; free it
+///                    with dtl_mem_free of the same backend, in any thread.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host" uses one per
+///         block).
+/// Threads: any. Equivalent: cudaMalloc.
 pub unsafe fn dtl_mem_alloc(
     backend: dtl_backend_t,
     kind: dtl_enum_word_t,
@@ -4978,17 +5288,21 @@ pub unsafe fn dtl_mem_alloc(
     out: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still
-/// use it. Memory that several processes have stays until the last of them frees it or ends. It may
-/// wait for all work of the device (CUDA, kinds other than DEVICE).
+/// Frees memory from dtl_mem_alloc or dtl_mem_import.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
-///         first byte, another backend's); nothing is freed.
+/// No copy or kernel may still use it. Memory shared by several processes exists until the last of
+/// them frees it or ends. The call may wait for all work of the device (CUDA, kinds other than
+/// DEVICE).
+///
+/// @param ptr  First byte of the allocation. NULL is success.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation of this backend (freed twice,
+///         not its first byte, of another backend). Nothing is freed.
+/// Threads: any. Equivalent: cudaFree.
 pub unsafe fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t;
 
 /// Describes a memory kind of a backend: who can access it, its alignment.
 ///
-/// @param out_info  start from DTL_MEM_KIND_INFO_INIT.
+/// @param out_info  Start from DTL_MEM_KIND_INFO_INIT.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
 pub unsafe fn dtl_mem_kind_info(
     backend: dtl_backend_t,
@@ -4996,106 +5310,114 @@ pub unsafe fn dtl_mem_kind_info(
     out_info: *mut dtl_mem_kind_info_t,
 ) -> dtl_status_t;
 
-/// Counts a backend's live allocations.
+/// Returns the number and size of the live allocations of a backend.
 ///
-/// @param out_stats  start from DTL_MEM_STATS_INIT.
+/// @param out_stats  Start from DTL_MEM_STATS_INIT.
 pub unsafe fn dtl_mem_stats(
     backend: dtl_backend_t,
     out_stats: *mut dtl_mem_stats_t,
 ) -> dtl_status_t;
 
-/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of
-/// backend "cuda" that is what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes
-/// (default 256 MiB, or an eighth of the most that was used), besides the slabs that threads
-/// allocate from: what the calling thread and threads that have ended keep goes at once, what
-/// others keep within their next 256 frees. For "host" it also returns the free memory of malloc to
-/// the system: that of the program, and that of the library's own tables (communicators, queues).
-/// Other backends keep nothing.
+/// Returns cached free memory of a backend to the system.
+///
+/// For backend "cuda" this is the memory of the pools of its devices. For "host" it is up to
+/// DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the peak use), and the slabs from which
+/// threads allocate. Slabs of the calling thread and of threads that have ended are returned
+/// immediately, those of other threads within their next 256 frees. For "host" the free memory of
+/// malloc is returned too: that of the program, and that of internal tables of the library
+/// (communicators, queues). Other backends cache nothing.
 ///
 /// Equivalent: malloc_trim.
 pub safe fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t;
 
-/// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
-/// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
-/// through a driver, if that driver is in use and knows the pointer. Copies and messages treat the
-/// pointer accordingly, with one exception: they do not query a driver about the program's image,
-/// its stacks and its heap (brk), and treat these as host memory. This function does query it
-/// there, because the program may have registered host memory with a driver.
+/// Describes the memory that a pointer refers to.
 ///
-/// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
-/// communicator or this function has found that the program initialised it. Backend "cuda" knows
-/// pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged, cudaHostAlloc and
-/// cudaHostRegister; registered backends with the slot pointer_info know theirs; "opencl" knows
-/// none.
+/// This is an allocation of the library, memory announced to it (dtl_mem_adopt,
+/// dtl_mem_register_host, imported arrays), or memory that the program allocated through a driver,
+/// if that driver is in use and recognises the pointer. Copies and messages treat the pointer
+/// accordingly, with one exception: they do not query a driver about the image, stacks and heap
+/// (brk) of the program, and treat these as host memory. This function does, because the program
+/// may have registered host memory with a driver.
 ///
-/// @param ptr       [in] any address; it is not read.
-/// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
-///                  size_bytes are the driver's.
-/// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
-///         host memory. Any other failure of the slot pointer_info or of the driver's query: its
-///         status. Copies and messages with the pointer fail with it, too, unless another driver
-///         knows the pointer.
+/// A driver is in use once a call has used its backend. It is also in use once dtl_init, the
+/// opening of a communicator or this function has found that the program initialised it. Backend
+/// "cuda" recognises pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged,
+/// cudaHostAlloc and cudaHostRegister. Registered backends with the slot pointer_info recognise
+/// theirs, "opencl" none.
+///
+/// @param ptr       Any address. It is not read.
+/// @param out_info  Start from DTL_MEM_INFO_INIT. For memory that a driver recognises, base and
+///                  size_bytes are those of the driver.
+/// @return The status of the slot pointer_info or of the driver query if that fails. Copies and
+///         messages with the pointer then fail too, unless another driver recognises it.
+///         DTL_ERROR_NOT_FOUND: the pointer refers to none of these. Copies and messages treat it
+///         as host memory.
 /// Equivalent: cudaPointerGetAttributes.
 pub unsafe fn dtl_mem_query(
     ptr: *const c_void,
     out_info: *mut dtl_mem_info_t,
 ) -> dtl_status_t;
 
-/// Describes an allocation so that other processes of the node can have the same memory
-/// (dtl_mem_import).
+/// Creates a handle by which other processes of the node can map the same memory (dtl_mem_import).
 ///
-/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes by any message, or write it
-/// to a file. It serves any number of imports, as long as this process lives and has not freed the
-/// allocation; exporting again gives an equally good one. Of backend "host": kind
-/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace; every such block takes
-/// one file descriptor in the process that allocated it (none where it is imported), and its pages
-/// are taken when it is allocated. Any thread; of one allocation also at once.
+/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes in a message, or write it to
+/// a file. It serves any number of imports while this process lives and has not freed the
+/// allocation. Exporting again returns an equivalent handle. For backend "host" the kind is
+/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace. Each such block uses one
+/// file descriptor in the process that allocated it, and none in processes that import it. Its
+/// pages are reserved when it is allocated.
 ///
-/// @param ptr  the first byte of what dtl_mem_alloc gave (for a place inside send the offset too).
-/// @param out  the handle; not written on failure.
-/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose
-///         properties have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was
-///         imported (pass on the handle that it came from), or it belongs to a pool;
-///         DTL_ERROR_NOT_FOUND: no live allocation;
-///         DTL_ERROR_INVALID_ARGUMENT: not its first byte, or freed meanwhile;
-///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or is of another PID
-///         namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor left (one is used
-///         during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
-/// Equivalent: cudaIpcGetMemHandle.
+/// @param ptr  First byte from dtl_mem_alloc. For a place inside, send the offset as well.
+/// @param out  The handle, written on success only. There is nothing to free.
+/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (use a kind with
+///         DTL_MEMORY_EXPORTABLE; for backend "host" the text names it), it was imported (pass the
+///         original handle on), or it belongs to a pool.
+///         DTL_ERROR_NOT_FOUND: there is no live allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not its first byte, or another thread freed it.
+///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or belongs to another PID
+///         namespace. Mount that of this one.
+///         DTL_ERROR_LIMIT: no file descriptor is left (one is used during the call).
+///         DTL_ERROR_INVALID_STATE: the program closed the file descriptor of the block.
+/// Threads: any, also with one allocation at once. Equivalent: cudaIpcGetMemHandle.
 pub unsafe fn dtl_mem_export(
     ptr: *const c_void,
     out: *mut dtl_mem_handle_t,
 ) -> dtl_status_t;
 
-/// Makes memory that another process exported memory of this one, too: both read and write the same
-/// bytes. What one writes the other finds there after a message, a barrier or an atomic operation
+/// Maps memory that another process exported, so that both access the same bytes.
+///
+/// Writes of one process are visible to the other after a message, a barrier or an atomic operation
 /// between them.
 ///
-/// The result is an allocation like any other (dtl_mem_query, dtl_mem_copy, windows, messages,
-/// statistics), yours until dtl_mem_free with the same backend, by any thread, also after the other
-/// process has freed it or has ended. Addresses differ from process to process: put offsets into
-/// shared memory, not pointers. Importing again, or what this very process exported, gives one more
-/// mapping at another address, freed by itself. A forked child has the memory at the same place as
-/// its parent, but not as an allocation of its own: it imports again. Until it ends or calls exec,
-/// it keeps what its parent had, memory and descriptors, also when that frees them. Two mappings of
-/// one block are two addresses: dtl_mem_copy does not see that they overlap, and of windows each
-/// rank gives a part of its own.
+/// The result is an ordinary allocation (dtl_mem_query, dtl_mem_copy, windows, messages,
+/// statistics). It remains valid after the other process frees the memory or ends. Addresses differ
+/// between processes, so store offsets in shared memory, not pointers. Each import, also of memory
+/// that this process exported, is a further mapping at another address, which is freed separately.
+/// dtl_mem_copy does not detect that two mappings of one block overlap, and in a window each rank
+/// must expose a different part.
 ///
-/// @param backend         the backend that the memory was exported from, in this process.
-/// @param handle          what dtl_mem_export wrote; read during the call only.
-/// @param out             the first byte, with the alignment that the exporter requested (host: of
-///                        a page at least).
-/// @param out_size_bytes  its size in bytes, as it was allocated; NULL = not wanted.
-/// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a
-///         new handle; free only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what
-///         dtl_mem_export wrote, damaged, or of another backend (the text names it);
-///         DTL_ERROR_NOT_SUPPORTED: it comes from another node or PID namespace (send data
-///         instead), or the backend imports nothing; DTL_ERROR_MEMORY: the system does not let this
-///         process at the other's memory (another user, fewer privileges); DTL_ERROR_LIMIT: no file
-///         descriptor left (two are used during the call); DTL_ERROR_OUT_OF_MEMORY: no addresses
-///         left; DTL_ERROR_INCOMPATIBLE_ABI: written by a library with another format. Outputs are
-///         written on success only.
-/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared comes near.
+/// A forked child has the memory at the address that its parent has, but not as an allocation: it
+/// has to import it. Until it ends or calls exec, it keeps the memory and the descriptors of its
+/// parent, even if the parent frees them.
+///
+/// @param backend         The backend from which the memory was exported, in this process.
+/// @param handle          Handle from dtl_mem_export. Read during the call only.
+/// @param out             First byte, with the alignment that the exporter requested (host: at
+///                        least that of a page). Written on success only. The caller owns it; free
+///                        it with dtl_mem_free of the same backend, in any thread.
+/// @param out_size_bytes  Size of the allocation in bytes, written on success only; may be NULL.
+/// @return DTL_ERROR_INVALID_HANDLE: the handle is null or stale: the exporter freed the memory or
+///         ended. Get a new handle, and free only after all have imported.
+///         DTL_ERROR_INVALID_ARGUMENT: the handle does not come from dtl_mem_export, is damaged, or
+///         belongs to another backend (the text names it).
+///         DTL_ERROR_NOT_SUPPORTED: the handle comes from another node or PID namespace (send data
+///         instead), or the backend does not import.
+///         DTL_ERROR_MEMORY: the operating system denies access to the memory of the exporter
+///         (another user, fewer privileges).
+///         DTL_ERROR_LIMIT: no file descriptor is left (two are used during the call).
+///         DTL_ERROR_OUT_OF_MEMORY: the address space is exhausted.
+///         DTL_ERROR_INCOMPATIBLE_ABI: a library with another format wrote the handle.
+/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared is similar.
 pub unsafe fn dtl_mem_import(
     backend: dtl_backend_t,
     handle: *const dtl_mem_handle_t,
@@ -5106,25 +5428,28 @@ pub unsafe fn dtl_mem_import(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Memory of the program: registration of host memory, adoption of memory from other allocators.
-// Export of device memory to other drivers.
+// Memory: register host memory, adopt foreign memory, export a dma-buf.
 
 unsafe extern "C" {
 
-/// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a
-/// backend: its pages stay in place, the backend's devices reach it, copies from and to it do not
-/// wait. It takes long (each page is locked): register what is used often, once. Backend "host"
-/// locks the pages where the limit allows (`dtl_explain` reports if not), and a lock of the
-/// program's own on them ends with dtl_mem_unregister_host; "opencl" cannot.
+/// Registers host memory of the program (malloc, a vector) as DTL_MEMORY_PINNED memory of a
+/// backend.
 ///
-/// @param backend     for its current device, and with "cuda" for all.
-/// @param ptr         first byte; the memory stays the program's and must not go before
+/// Its pages stay in place, the devices of the backend can access it, and copies from and to it do
+/// not wait. Registration is slow, because each page is locked: register memory that is used often,
+/// and once. Backend "host" locks pages as far as the limit allows (`dtl_explain` reports if it
+/// does not). A lock that the program itself holds on them ends with dtl_mem_unregister_host.
+/// Backend "opencl" cannot register.
+///
+/// @param backend     The backend: for its current device, and with "cuda" for all its devices.
+/// @param ptr         First byte. The program continues to own the memory. It must exist until
 ///                    dtl_mem_unregister_host.
-/// @param size_bytes  at least 1.
-/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is registered (the text has which);
+/// @param size_bytes  Size in bytes, at least 1.
+/// @return DTL_ERROR_ALREADY_EXISTS: a part of the range is registered (the text names it).
 ///         DTL_ERROR_INVALID_ARGUMENT: a part of it is memory of the library (allocate that as
-///         DTL_MEMORY_PINNED), nothing is mapped there, or size_bytes; DTL_ERROR_NOT_SUPPORTED: the
-///         backend registers none, or the driver not such memory (a file's, read-only);
+///         DTL_MEMORY_PINNED), nothing is mapped there, or `size_bytes` is 0.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not register memory, or the driver not memory
+///         of this type (of a file, read-only).
 ///         DTL_ERROR_OUT_OF_MEMORY: no more pages can be locked.
 /// Threads: any. Equivalent: cudaHostRegister.
 pub unsafe fn dtl_mem_register_host(
@@ -5133,46 +5458,47 @@ pub unsafe fn dtl_mem_register_host(
     size_bytes: u64,
 ) -> dtl_status_t;
 
-/// Takes dtl_mem_register_host back. No copy or kernel may still use the memory. dtl_finalize does
-/// it for what is left: then the memory must still be there.
+/// Reverts dtl_mem_register_host. No copy or kernel may still use the memory. dtl_finalize
+/// unregisters memory that is still registered, so that memory must still exist then.
 ///
-/// @param ptr  as it was registered; NULL: nothing happens.
-/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this
-///         backend.
+/// @param ptr  First byte that was passed to dtl_mem_register_host. NULL is success.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory registered with this backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
 pub unsafe fn dtl_mem_unregister_host(
     backend: dtl_backend_t,
     ptr: *mut c_void,
 ) -> dtl_status_t;
 
-/// Announces memory that another allocator made: a driver's own functions (cudaMalloc, clSVMAlloc),
-/// Kokkos, PyTorch, or an allocator of the program. Copies, messages and dtl_mem_query then treat
-/// it as memory of this backend, device and kind, and check its bounds. The program keeps
-/// ownership: the library never frees the memory.
+/// Announces memory of another allocator: of a driver (cudaMalloc, clSVMAlloc), Kokkos, PyTorch, or
+/// of the program.
 ///
-/// Backend "cuda" queries its driver about unknown pointers, so memory of CUDA needs this call only
-/// to avoid that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be
-/// allocated in the context of the backend's streams. Adopting host memory with backend "host" and
-/// kind DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does
-/// not know memory of windows (dtl_win_allocate) as allocations: it may be adopted, and is released
-/// before its window is destroyed.
+/// Copies, messages and dtl_mem_query then treat it as memory of this backend, device and kind, and
+/// check its bounds. The program continues to own the memory: the library never frees it.
 ///
-/// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
-///                    one.
-/// @param device      [in] the device that the memory was allocated on, from 0; 0 for a backend
-///                    without devices.
-/// @param kind        [in] a memory kind of that backend (dtl_mem_kind_info).
-/// @param ptr         [in] its first byte. It must stay valid until dtl_mem_release or
-///                    dtl_finalize.
-/// @param size_bytes  [in] its size in bytes, at least 1.
-/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0; the
-///         range wraps around the address space; a part of it is memory that the library knows
-///         already, or of its allocator for host memory, free or not; the driver reports another
-///         device or kind, or does not know the address.
+/// Backend "cuda" queries its driver about unknown pointers, so adopting CUDA memory only avoids
+/// that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be allocated in the
+/// context of the streams of the backend. Adopting host memory with backend "host" and kind
+/// DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does not
+/// record memory of windows (dtl_win_allocate) as allocations: it may be adopted, and must be
+/// released before its window is destroyed.
+///
+/// @param backend     The backend whose copies can access the memory. DTL_BACKEND_NULL = the
+///                    current one of the thread.
+/// @param device      The device on which the memory was allocated, from 0. 0 for a backend without
+///                    devices.
+/// @param kind        A memory kind of that backend (dtl_mem_kind_info).
+/// @param ptr         First byte. It must stay valid until dtl_mem_release or dtl_finalize.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0; the range wraps around the address space;
+///         a part of it is recorded by the library already, or belongs to its allocator for host
+///         memory, free or not; the driver reports another device or kind, or does not recognise
+///         the address.
 ///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names
-///         that memory). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
-///         allocation ends before the range does. DTL_ERROR_NOT_SUPPORTED: the backend has no such
-///         kind, or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+///         that memory).
+///         DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the allocation of the driver
+///         ends before the range does.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind, or no memory.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Threads: any. May initialise the backend; does not wait for its work.
 pub unsafe fn dtl_mem_adopt(
     backend: dtl_backend_t,
@@ -5182,30 +5508,33 @@ pub unsafe fn dtl_mem_adopt(
     size_bytes: u64,
 ) -> dtl_status_t;
 
-/// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
-/// kernel may still use it: if the library notices a pending message, that message fails with
-/// DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory, unless a driver in
-/// use knows it. dtl_finalize releases memory that is still adopted. As long as memory is adopted,
-/// dtl_backend_unregister returns DTL_ERROR_BUSY.
+/// Reverts dtl_mem_adopt: the library no longer recognises the memory. Its contents do not change.
 ///
-/// @param backend  [in] the backend that was passed to dtl_mem_adopt.
-/// @param ptr      [in] the first byte that was passed to dtl_mem_adopt; NULL: the call has no
-///                 effect.
-/// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
+/// No copy, message or kernel may still use it. If the library detects a pending message, that
+/// message fails with DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory,
+/// unless a driver in use recognises it. dtl_finalize releases memory that is still adopted. While
+/// memory is adopted, dtl_backend_unregister returns DTL_ERROR_BUSY.
+///
+/// @param backend  The backend that was passed to dtl_mem_adopt.
+/// @param ptr      First byte that was passed to dtl_mem_adopt. NULL is success.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
 pub unsafe fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t;
 
-/// Gives a dma-buf of device memory: a file descriptor by which the drivers of other devices (RDMA
-/// adapters, other GPUs) reach the same memory.
+/// Exports device memory as a dma-buf: a file descriptor through which drivers of other devices
+/// (RDMA adapters, other GPUs) access the same memory.
 ///
-/// @param ptr               within an allocation of a backend that has them ("cuda", of a driver
-///                          since CUDA 11.7 with open kernel modules), size_bytes from there.
-/// @param out_fd            a new descriptor; close(2) it. The memory must not be freed before what
-///                          uses it has let go.
-/// @param out_offset_bytes  where in the dma-buf `ptr` is.
-/// @return DTL_ERROR_NOT_FOUND: no allocation of the library; DTL_ERROR_OUT_OF_BOUNDS: over its
-///         end; DTL_ERROR_NOT_SUPPORTED: the backend or its driver gives none. Outputs are written
-///         on success only.
+/// @param ptr               Address inside an allocation of a backend that exports dma-bufs
+///                          ("cuda": with a driver from CUDA 11.7 on and open kernel modules).
+/// @param size_bytes        Bytes from `ptr` on, at least 1.
+/// @param out_fd            A new descriptor, written on success only. The caller owns it; close it
+///                          with close(2). The memory must not be freed while something still uses
+///                          the descriptor.
+/// @param out_offset_bytes  Offset of `ptr` in the dma-buf, in bytes. Written on success only.
+/// @return DTL_ERROR_NOT_FOUND: there is no allocation of the library.
+///         DTL_ERROR_OUT_OF_BOUNDS: the range extends beyond the end of the allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
+///         DTL_ERROR_NOT_SUPPORTED: the backend or its driver exports no dma-bufs.
 /// Threads: any. Equivalent: cuMemGetHandleForAddressRange; for ibv_reg_dmabuf_mr.
 pub unsafe fn dtl_mem_export_dmabuf(
     ptr: *const c_void,
@@ -5217,21 +5546,32 @@ pub unsafe fn dtl_mem_export_dmabuf(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Memory in a stream's order.
+// Memory: allocate, free and prefetch in stream order.
 
 unsafe extern "C" {
 
-/// Allocates on a stream's device in the stream's order: what is queued to it from now on may use
-/// the memory; work of other streams, and the host, after an event of this stream. A backend takes
-/// it without waiting where its driver can ("cuda": kind DEVICE, from the device's pool), else at
-/// once, as dtl_mem_alloc does. A kind that the default dispatcher has a handler for
-/// (DTL_OPERATION_ALLOC) is allocated by that, as dtl_mem_alloc does: in the stream's order where
-/// the handler does so (dtl_dispatch_alloc_t.stream) or names the stream's backend, else at once.
+/// Allocates memory on the device of a stream, in stream order.
 ///
-/// @param kind, size_bytes, alignment  as for dtl_mem_alloc.
-/// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has
-///              come this far. Not zeroed.
-/// @return as dtl_mem_alloc; *out is written on success only.
+/// Work that is queued on the stream from now on may use the memory. Work of other streams, and the
+/// host, may use it after an event of this stream. The call does not wait if the driver of the
+/// backend allocates in stream order ("cuda": kind DEVICE, from the pool of the device). Otherwise
+/// the memory is allocated immediately, as by dtl_mem_alloc. If the default dispatcher has a
+/// handler for the kind (DTL_OPERATION_ALLOC), that handler allocates: in stream order if it does
+/// so itself (dtl_dispatch_alloc_t.stream) or names the backend of the stream, otherwise
+/// immediately.
+///
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @param alignment   Power of two in bytes. 0 = the alignment that dtl_mem_kind_info reports for
+///                    the kind.
+/// @param out         First byte. Not zeroed. Written on success only. The caller owns it; free it
+///                    with dtl_mem_free_async, or with dtl_mem_free once the stream has reached
+///                    this point.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host").
 /// Threads: any. Equivalent: cudaMallocAsync.
 pub unsafe fn dtl_mem_alloc_async(
     stream: dtl_stream_t,
@@ -5241,28 +5581,36 @@ pub unsafe fn dtl_mem_alloc_async(
     out: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Frees memory when the work that is in the stream so far is done. From now on it is no allocation
-/// any more: dtl_mem_query and later copies do not know it, and freeing it again is an error. A
-/// backend frees it without waiting where its driver can (as for dtl_mem_alloc_async); on a stream
-/// of the library's own its thread does; otherwise the call waits for the stream.
+/// Frees memory when the work that is on a stream so far is complete.
 ///
-/// @param stream  also one of another backend than the memory's.
-/// @param ptr     what dtl_mem_alloc_async or dtl_mem_alloc gave; NULL: nothing happens.
-/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an
-///         array's. Where the call waits: a failure of the stream's work, and the memory is free
-///         all the same; DTL_ERROR_INVALID_STATE: called by that work. What fails later is the
-///         stream's failure, and the memory is an allocation again.
+/// From now on it is not an allocation: dtl_mem_query and later copies do not recognise it, and
+/// freeing it again is an error. The call does not wait if the driver of the backend frees in
+/// stream order. On a stream of the library, the thread of that stream frees it. Otherwise the call
+/// waits for the stream.
+///
+/// @param stream  The stream. It may belong to another backend than the memory.
+/// @param ptr     First byte from dtl_mem_alloc_async or dtl_mem_alloc. NULL is success.
+/// @return If the call waits, a failure of the work of the stream; the memory is freed anyway. A
+///         failure that occurs later is a failure of the stream, and the memory is an allocation
+///         again.
+///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation, not its first byte, or
+///         belongs to a pool or an array.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it. Nothing
+///         is freed.
 /// Threads: any. Equivalent: cudaFreeAsync.
 pub unsafe fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> dtl_status_t;
 
-/// Queues moving memory near a device before it is used there. Only kind DTL_MEMORY_MANAGED moves,
-/// on the streams of the backend that it is of, where the driver can move pages while devices work;
-/// anything else stays where it is, and the call succeeds: it changes when data moves, never what
-/// it is.
+/// Queues the migration of memory to a device, before work there uses it.
 ///
-/// @param ptr     any range of size_bytes; of an allocation, within it.
-/// @param device  0 ... count-1 of the stream's backend, or DTL_PREFETCH_HOST.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device, or over the end of the allocation.
+/// It changes when data moves, never its contents. Only memory of kind DTL_MEMORY_MANAGED moves, on
+/// streams of its backend, if the driver can move pages while devices work. Other memory stays
+/// where it is, and the call succeeds.
+///
+/// @param ptr         `size_bytes` bytes. If they are inside an allocation, all of them.
+/// @param size_bytes  Bytes to move.
+/// @param device      0 to the device count - 1 of the backend of the stream, or DTL_PREFETCH_HOST.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device, or the range extends beyond the end of
+///         its allocation.
 /// Threads: any. Equivalent: cudaMemPrefetchAsync.
 pub unsafe fn dtl_mem_prefetch(
     stream: dtl_stream_t,
@@ -5274,27 +5622,29 @@ pub unsafe fn dtl_mem_prefetch(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Pools of memory: create, allocate, free, trim, count.
+// Memory pools: create, allocate, free, trim, statistics.
 
 unsafe extern "C" {
 
-/// Creates a pool: memory of a backend that is kept when it is freed and given out again, which is
-/// faster than asking the backend each time. Every backend has pools, also a registered one: its
-/// table knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at
-/// most a quarter.
+/// Creates a memory pool, which caches freed memory of a backend for later allocations.
 ///
-/// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator,
-/// as dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 61
-/// of them at once. Other pools have a lock each.
+/// This is faster than the allocator of most backends. Pools work with every backend, including
+/// registered ones, whose tables need nothing for it. Sizes up to 256 bytes are rounded up by less
+/// than 64 bytes, larger ones by at most a quarter.
 ///
-/// @param backend  its memory on the calling thread's current device.
-/// @param kind     as for dtl_mem_alloc.
-/// @param desc     NULL = all defaults.
-/// @param out      the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools.
-///         Destroyed pools count as long as a call in progress may still use them: near the limit
-///         this call waits for the calls of other threads to return. It cannot wait for a call that
-///         it is made from (in a callback).
+/// Pools of kinds HOST, DEVICE and MANAGED of backend "host" use the library's allocator, as
+/// dtl_mem_alloc does: no lock, and no system call while cached memory is available. At most 61 of
+/// them can exist at once. Each of the other pools has a lock.
+///
+/// @param backend  The backend that provides the memory, on the current device of the calling
+///                 thread.
+/// @param kind     DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param desc     Start from DTL_POOL_DESC_INIT. NULL = all defaults.
+/// @param out      The pool. The caller owns it; destroy it with dtl_pool_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_LIMIT: there are too many pools. A destroyed pool counts while a call in
+///         progress may still use it: near the limit this call blocks until the calls of other
+///         threads return. It cannot wait for the call from which it is made (in a callback).
 /// Equivalent: cudaMemPoolCreate.
 pub unsafe fn dtl_pool_create(
     backend: dtl_backend_t,
@@ -5303,14 +5653,16 @@ pub unsafe fn dtl_pool_create(
     out: *mut dtl_pool_t,
 ) -> dtl_status_t;
 
-/// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
+/// Allocates memory from a pool. dtl_mem_query and copies recognise the block as memory of the
+/// backend of the pool.
 ///
-/// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the larger of 64 and the alignment that
-///                    dtl_mem_kind_info reports for the kind.
-/// @param out         its first byte. Yours until dtl_pool_free with the same pool; not zeroed.
-/// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @param alignment   Power of two in bytes. 0 = 64, or the alignment that dtl_mem_kind_info
+///                    reports for the kind if that is larger.
+/// @param out         First byte. Not zeroed. Written on success only. The caller owns it; free it
+///                    with dtl_pool_free of the same pool.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory, even after all unused cached memory
+///         was returned. DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
 /// Equivalent: cudaMallocFromPoolAsync, without a stream.
 pub unsafe fn dtl_pool_alloc(
     pool: dtl_pool_t,
@@ -5319,48 +5671,58 @@ pub unsafe fn dtl_pool_alloc(
     out: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still
-/// use it.
+/// Frees a block of a pool, in any thread. No copy or kernel may still use it.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first
-///         byte, another pool's or dtl_mem_alloc's); nothing is freed.
+/// @param ptr  First byte of the block. NULL is success.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live block of this pool (freed twice, not its
+///         first byte, of another pool or dtl_mem_alloc). Nothing is freed.
 pub unsafe fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t;
 
-/// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For
-/// the plain kinds of the host it is as dtl_mem_trim, if more than keep_bytes are kept.
+/// Returns unused memory of a pool to its backend until the pool caches at most `keep_bytes`.
 ///
-/// @return a failure of the backend's free; the rest is given back all the same.
+/// For kinds HOST, DEVICE and MANAGED of backend "host" it acts like dtl_mem_trim if more than
+/// `keep_bytes` are cached.
+///
+/// @param keep_bytes  Bytes that may stay cached.
+/// @return A failure of the free of the backend. The rest is returned anyway.
 /// Equivalent: cudaMemPoolTrimTo.
 pub safe fn dtl_pool_trim(pool: dtl_pool_t, keep_bytes: u64) -> dtl_status_t;
 
-/// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what
-/// the pool has from its backend; for the plain kinds of the host, which share it, live_bytes.
+/// Returns the number and size of the live allocations of a pool.
 ///
-/// @param out_stats  start from DTL_MEM_STATS_INIT.
+/// dtl_mem_stats of the backend does not count them. reserved_bytes is the memory that the pool has
+/// from its backend. For kinds HOST, DEVICE and MANAGED of backend "host", which share one
+/// allocator, it equals live_bytes.
+///
+/// @param out_stats  Start from DTL_MEM_STATS_INIT.
 pub unsafe fn dtl_pool_stats(
     pool: dtl_pool_t,
     out_stats: *mut dtl_mem_stats_t,
 ) -> dtl_status_t;
 
-/// Destroys a pool and gives what it keeps back. The null pool: nothing happens.
+/// Destroys a pool and returns its cached memory. Destroying DTL_POOL_NULL succeeds. dtl_finalize
+/// frees the blocks of pools that are left.
 ///
-/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A
-///         block that another thread allocates at the same moment goes with the pool.)
+/// @return DTL_ERROR_BUSY: blocks of the pool are live. Free them first. A block that another
+///         thread allocates at the same time is freed with the pool.
 pub unsafe fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t;
 
 }
 
 // -----------------------------------------------------------------------------------------------
-// Copies and fills.
+// Copies and fills: blocking.
 
 unsafe extern "C" {
 
-/// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
-/// side is looked up as in dtl_mem_query; a pointer that is not found is host memory.
+/// Copies between any two kinds of memory, and blocks until the copy is complete. The memory of
+/// each side is determined as in dtl_mem_query; an unknown pointer is host memory.
 ///
-/// @param dst, src    size_bytes each; they must not overlap. NULL only for 0 bytes.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.
-///         DTL_ERROR_INVALID_ARGUMENT: they overlap. DTL_ERROR_NOT_SUPPORTED: no way between them.
+/// @param dst         `size_bytes` bytes. NULL only for 0 bytes.
+/// @param src         `size_bytes` bytes. Must not overlap `dst`. NULL only for 0 bytes.
+/// @param size_bytes  Bytes to copy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 /// Equivalent: cudaMemcpy with cudaMemcpyDefault.
 pub unsafe fn dtl_mem_copy(
     dst: *mut c_void,
@@ -5368,10 +5730,19 @@ pub unsafe fn dtl_mem_copy(
     size_bytes: u64,
 ) -> dtl_status_t;
 
-/// Copies `height` rows of `width_bytes`; rows start a pitch apart on each side.
+/// Copies rows of memory whose starts are a pitch apart on each side. Blocks until the copy is
+/// complete. The memory of each side is determined as in dtl_mem_query.
 ///
-/// @param dst_pitch_bytes, src_pitch_bytes  at least width_bytes.
-/// @return as dtl_mem_copy.
+/// @param dst              First byte of the first row. NULL only if nothing is copied.
+/// @param dst_pitch_bytes  Bytes from one row of `dst` to the next, at least `width_bytes`.
+/// @param src              First byte of the first row. NULL only if nothing is copied.
+/// @param src_pitch_bytes  Bytes from one row of `src` to the next, at least `width_bytes`.
+/// @param width_bytes      Bytes per row.
+/// @param height           Number of rows.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap, a pitch is smaller than
+///         `width_bytes`, or the rows exceed the address space.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 /// Equivalent: cudaMemcpy2D.
 pub unsafe fn dtl_mem_copy_2d(
     dst: *mut c_void,
@@ -5382,27 +5753,32 @@ pub unsafe fn dtl_mem_copy_2d(
     height: u64,
 ) -> dtl_status_t;
 
-/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in
-/// a row are put together; what is left is copied in a row, by rows (dtl_mem_copy_2d), by several
-/// such copies, or by a loop of the host.
+/// Copies strided elements: a part of a grid, a transposed matrix, a halo.
 ///
-/// @param dst, src  the first element of each side.
-/// @param dst_strides, src_strides  ndim each: distance from one element to the next along the
-///                  axis, in elements, also negative; 0 on the source repeats it. NULL: the
-///                  elements lie in a row, the last axis the fastest.
-/// @param shape     ndim counts of elements, 0 or more; with a 0 nothing is copied.
-/// @param ndim      up to 8; 0 is one element.
-/// @param element_bytes  at least 1. For distances that are no multiple of an element, pass a
-///                  smaller element and one more axis.
-/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
-///         and strides.
-///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
-///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
-///         elements of the destination lie on each other, or on elements of the source (where the
-///         strides of the two differ, it is enough that their areas do), or axes of the destination
-///         are woven: one steps by less than all that a finer one reaches, as with strides [12,
-///         8], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
-///         position on an axis). Else as dtl_mem_copy.
+/// Blocks until the copy is complete. Axes that are contiguous are merged. The rest is copied as
+/// one block, by rows (dtl_mem_copy_2d), by several such copies, or by a loop on the host.
+///
+/// @param dst            First element of the destination.
+/// @param dst_strides    `ndim` distances from one element to the next along an axis, in elements;
+///                       may be negative. NULL = contiguous, the last axis varies fastest.
+/// @param src            First element of the source.
+/// @param src_strides    `ndim` distances, in elements; may be negative, and 0 repeats an element.
+///                       NULL = contiguous, the last axis varies fastest.
+/// @param shape          `ndim` numbers of elements, each at least 0. If one is 0, nothing is
+///                       copied.
+/// @param ndim           Number of axes, at most 8. 0 is one element.
+/// @param element_bytes  Size of an element in bytes, at least 1. For distances that are not a
+///                       multiple of it, pass a smaller element and one more axis.
+/// @return DTL_ERROR_NOT_SUPPORTED: there are more axes, or there is no path between the two
+///         memories. The text has shape and strides.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie before or after the allocation that contains the
+///         first one, or the first is in no allocation and others are.
+///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination overlap each other, or elements
+///         of the source (if the strides of the two differ, it is enough that their extents
+///         overlap); `ndim`, a shape or `element_bytes` is not valid; or the extents exceed the
+///         address space. Also if destination axes interleave: an outer stride is smaller than the
+///         extent of an inner axis, as with strides [6, 4] and shape [2, 3], even if no elements
+///         overlap. Then copy in parts, one for each position on an axis.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 pub unsafe fn dtl_mem_copy_strided(
     dst: *mut c_void,
@@ -5414,19 +5790,30 @@ pub unsafe fn dtl_mem_copy_strided(
     element_bytes: u64,
 ) -> dtl_status_t;
 
-/// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.
+/// Sets each byte of memory to a value, and blocks until that is done.
 ///
-/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation.
+/// @param dst         `size_bytes` bytes. NULL only for 0 bytes.
+/// @param value       Value of each byte.
+/// @param size_bytes  Bytes to set.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
+/// Equivalent: cudaMemset.
 pub unsafe fn dtl_mem_fill(
     dst: *mut c_void,
     value: u8,
     size_bytes: u64,
 ) -> dtl_status_t;
 
-/// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it.
+/// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it. Blocks until the copy is
+/// complete. After a failure nothing stays allocated.
 ///
-/// @param out  the device memory; free it with dtl_mem_free.
-/// @return as dtl_mem_alloc and dtl_mem_copy; after a failure nothing stays allocated.
+/// @param host        `size_bytes` bytes.
+/// @param size_bytes  Bytes to allocate and copy, at least 1.
+/// @param out         The device memory. The caller owns it; free it with dtl_mem_free.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no device memory, or there is no path to it.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_BOUNDS: `host` extends beyond the end of its allocation.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
 pub unsafe fn dtl_mem_to_device(
     backend: dtl_backend_t,
     host: *const c_void,
@@ -5434,11 +5821,15 @@ pub unsafe fn dtl_mem_to_device(
     out: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Copies a backend's memory into host memory.
+/// Copies memory of a backend into host memory, and blocks until the copy is complete.
 ///
-/// @param device_memory  inside an allocation of this backend.
-/// @param host           size_bytes of host memory.
-/// @return DTL_ERROR_INVALID_ARGUMENT: device_memory is not this backend's. Else as dtl_mem_copy.
+/// @param device_memory  Address inside an allocation of this backend.
+/// @param host           `size_bytes` bytes. Must not overlap `device_memory`.
+/// @param size_bytes     Bytes to copy, at least 1.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `device_memory` does not belong to this backend, the two
+///         sides overlap, or `size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 pub unsafe fn dtl_mem_to_host(
     backend: dtl_backend_t,
     device_memory: *const c_void,
@@ -5449,27 +5840,31 @@ pub unsafe fn dtl_mem_to_host(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Arrays, and arrays that libraries hand each other (DLPack).
+// Arrays: memory with a shape; exchange with other libraries (DLPack).
 
 unsafe extern "C" {
 
-/// Allocates an array on the calling thread's current device: one block in C's order (the last
-/// index runs fastest), aligned to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and
-/// copies know its memory, which goes with the array: it is not dtl_mem_free's, which refuses it.
-/// An array may be used by several threads at once; who writes its elements is the program's to
-/// order.
+/// Allocates an array on the current device of the calling thread.
 ///
-/// @param kind   as for dtl_mem_alloc.
-/// @param shape  `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
-/// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
-/// @param dtype  DTL_DTYPE_... or one of dtl_dtype_create.
-/// @param flags  0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the memory.
-/// @param out    the array; destroy it with dtl_array_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0 or beyond all memory, dtype, flags
-///         (the text names it);
-///         DTL_ERROR_NULL_POINTER: shape; and what dtl_mem_alloc and dtl_mem_fill answer. *out is
-///         written on success only.
-/// Equivalent: numpy.empty and numpy.zeros.
+/// The array is one block in C order (the last index varies fastest), aligned to 256 bytes. It
+/// counts in dtl_mem_stats. dtl_mem_query and copies recognise its memory. The memory belongs to
+/// the array: dtl_mem_free refuses it. Several threads may use an array at once; the program has to
+/// order accesses to its elements.
+///
+/// @param kind   DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param shape  `ndim` numbers of elements, each at least 0. Copied. NULL for ndim 0.
+/// @param ndim   Number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
+/// @param dtype  DTL_DTYPE_... or one from dtl_dtype_create.
+/// @param flags  DTL_ARRAY_ZERO, or 0: the elements are not initialised.
+/// @param out    The array, written on success only. The caller owns it; destroy it with
+///               dtl_array_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ndim`, `shape`, `dtype` or `flags` is not valid (the text
+///         names it). A shape must not be negative or exceed the address space.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host").
+/// Threads: any. Equivalent: numpy.empty and numpy.zeros.
 pub unsafe fn dtl_array_alloc(
     backend: dtl_backend_t,
     kind: dtl_enum_word_t,
@@ -5480,124 +5875,149 @@ pub unsafe fn dtl_array_alloc(
     out: *mut dtl_array_t,
 ) -> dtl_status_t;
 
-/// Describes an array: shape, strides, where its elements are, how many tensors of it are with
-/// other libraries.
+/// Describes an array: shape, strides, location of its elements, number of exported tensors.
 ///
-/// @param out_info  start from DTL_ARRAY_INFO_INIT. Its pointers stay valid until the array is
+/// @param out_info  Start from DTL_ARRAY_INFO_INIT. Its pointers are valid until the array is
 ///                  destroyed.
 pub unsafe fn dtl_array_info(
     array: dtl_array_t,
     out_info: *mut dtl_array_info_t,
 ) -> dtl_status_t;
 
-/// An array as DLPack's DLTensor, for functions that take one: a view, valid until the array is
-/// destroyed. Its shape and strides must not be written.
+/// Returns an array as a DLTensor of DLPack, for functions that take one.
 ///
-/// @param out_tensor  cast a DLTensor's address to it.
-/// @return as dtl_array_export. *out_tensor is written on success only.
+/// @param out_tensor  A view, written on success only; the address of a DLTensor may be cast to it.
+///                    Valid until the array is destroyed. Its shape and strides must not be
+///                    written.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
+///         consumers could use. The text names cause and remedy.
 pub unsafe fn dtl_array_view(
     array: dtl_array_t,
     out_tensor: *mut dtl_dlpack_tensor_t,
 ) -> dtl_status_t;
 
-/// Hands an array to another library without copying (DLPack 1): numpy.from_dlpack,
-/// torch.from_dlpack, JAX, TVM and others take the result, in Python inside a capsule named
-/// "dltensor_versioned".
+/// Exports an array to another library without copying (DLPack 1).
 ///
-/// The tensor is the consumer's: it calls tensor->deleter(tensor) once, in any thread, also after
-/// dtl_array_destroy; the memory stays until the array and all its tensors are gone. The deleter
-/// frees memory and may wait for a lock, but not for work; what still runs on the memory must have
-/// ended. Until all are given up, dtl_finalize answers DTL_ERROR_BUSY. In a forked child the
-/// parent's tensors may be given up; their memory stays as it is. Work on streams is not waited
-/// for: synchronise, or let the consumer's stream wait, before its elements are used. The device is
-/// what dtl_backend_dlpack_device tells: CPU for backend "host" (all kinds), CUDA for memory of
-/// kind DEVICE of backend "cuda", CUDAHost for PINNED, CUDAManaged for MANAGED. A read-only array
-/// gives a read-only tensor.
+/// numpy.from_dlpack, torch.from_dlpack, JAX, TVM and others take the result; in Python inside a
+/// capsule named "dltensor_versioned". The device is that of dtl_backend_dlpack_device: CPU for
+/// backend "host" (all kinds), for backend "cuda" CUDA (kind DEVICE), CUDAHost (PINNED) and
+/// CUDAManaged (MANAGED). A read-only array becomes a read-only tensor.
 ///
-/// @param out  the tensor; cast it to DLManagedTensorVersioned*.
-/// @return DTL_ERROR_NOT_SUPPORTED: DLPack has no word for its dtype (pairs, one of
-///         dtl_dtype_create) or for the backend's device, or the memory has no pointer that
-///         consumers could use (the text names the cause and the remedy). *out is written on
-///         success only.
-/// Equivalent: __dlpack__ of the Python array API.
+/// The memory exists until the array is destroyed and all its tensors are deleted. The deleter
+/// frees memory and may wait for a lock, but not for work, so work on the memory has to be
+/// complete. The export does not wait for work on streams: wait for it, or make the consumer's
+/// stream wait, before the elements are used. While tensors exist, dtl_finalize returns
+/// DTL_ERROR_BUSY. A forked child may delete the tensors of its parent; their memory stays as it
+/// is.
+///
+/// @param out  The tensor, written on success only; cast it to DLManagedTensorVersioned*. The
+///             consumer owns it: it calls tensor->deleter(tensor) once, in any thread, also after
+///             dtl_array_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
+///         consumers could use. The text names cause and remedy.
+/// Threads: any. Equivalent: __dlpack__ of the Python array API.
 pub unsafe fn dtl_array_export(
     array: dtl_array_t,
     out: *mut *mut dtl_dlpack_versioned_t,
 ) -> dtl_status_t;
 
-/// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a
-/// capsule named "dltensor".
+/// Exports an array to a consumer that predates DLPack 1.0 (NumPy before 2.1).
 ///
-/// @param out  the tensor; cast it to DLManagedTensor*.
-/// @return as dtl_array_export; DTL_ERROR_NOT_SUPPORTED also: the array is read-only, which this
-///         struct cannot say.
+/// In Python the tensor goes inside a capsule named "dltensor". The rules of dtl_array_export
+/// apply.
+///
+/// @param out  The tensor, written on success only; cast it to DLManagedTensor*. The consumer owns
+///             it: it calls tensor->deleter(tensor) once, in any thread, also after
+///             dtl_array_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the array is read-only, which this struct cannot express.
+///         DLPack cannot represent the dtype or the device of the backend, or the memory has no
+///         pointer that consumers could use. The text names cause and remedy.
 pub unsafe fn dtl_array_export_unversioned(
     array: dtl_array_t,
     out: *mut *mut dtl_dlpack_managed_t,
 ) -> dtl_status_t;
 
-/// Makes an array of another library's tensor without copying (DLPack 1). The tensor becomes the
-/// library's: its deleter is called once, when the array and all tensors exported from it are gone,
-/// by the thread that ends the last of them (dtl_array_destroy, a consumer's deleter,
-/// dtl_finalize), with no lock held; it may block and call back in. On failure the tensor stays the
-/// caller's and nothing was called. Of kinds other than HOST, dtl_mem_query and copies know the
-/// memory as the backend's while the array lives; memory of the CPU is for them memory of the
-/// program's own.
+/// Creates an array from a tensor of another library without copying (DLPack 1).
 ///
-/// @param backend  whose device the tensor is on: "host" for the CPU, "cuda" for CUDA, CUDAHost and
-///                 CUDAManaged.
-/// @param tensor   a DLManagedTensorVersioned*, cast.
-/// @param out      the array; destroy it with dtl_array_destroy. DTL_ARRAY_READ_ONLY is kept.
-/// @return DTL_ERROR_INCOMPATIBLE_ABI: another major version than DTL_DLPACK_MAJOR;
-///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype is like its type (more
-///         than one lane), or a stride is below 0;
-///         DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0, sizes or a byte_offset beyond all
-///         memory, a first element that is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape
-///         or its data. The text names it and the remedy.
-/// Equivalent: numpy.from_dlpack.
+/// The library takes over the tensor. It calls the deleter once, when the array is destroyed and
+/// all tensors exported from it are deleted. The deleter runs in the thread that ends the last of
+/// them (dtl_array_destroy, a deleter of a consumer, dtl_finalize), with no lock held. It may block
+/// and call dtl_ functions. On failure the caller still owns the tensor and nothing was called.
+/// While the array lives, dtl_mem_query and copies recognise memory of kinds other than HOST as
+/// that of the backend. They treat CPU memory as memory of the program.
+///
+/// @param backend  Backend of the device of the tensor: "host" for CPU; "cuda" for CUDA, CUDAHost
+///                 and CUDAManaged.
+/// @param tensor   A DLManagedTensorVersioned*, cast.
+/// @param out      The array. DTL_ARRAY_READ_ONLY is preserved. The caller owns it; destroy it with
+///                 dtl_array_destroy.
+/// @return The text names the field and the remedy.
+///         DTL_ERROR_INCOMPATIBLE_ABI: the major version is not DTL_DLPACK_MAJOR.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype corresponds to the
+///         type (more than one lane), or a stride is negative.
+///         DTL_ERROR_INVALID_ARGUMENT: `ndim` is not valid, a shape is negative, sizes or
+///         byte_offset exceed the address space, or the first element is misaligned.
+///         DTL_ERROR_NULL_POINTER: `tensor`, its shape or its data is NULL.
+/// Threads: any. Equivalent: numpy.from_dlpack.
 pub unsafe fn dtl_array_import(
     backend: dtl_backend_t,
     tensor: *mut dtl_dlpack_versioned_t,
     out: *mut dtl_array_t,
 ) -> dtl_status_t;
 
-/// As dtl_array_import, of a producer of before DLPack 1.0.
+/// Creates an array from a tensor of a producer that predates DLPack 1.0. The rules of
+/// dtl_array_import apply.
 ///
-/// @param tensor  a DLManagedTensor*, cast.
-/// @return as dtl_array_import.
+/// @param backend  Backend of the device of the tensor: "host" for CPU; "cuda" for CUDA, CUDAHost
+///                 and CUDAManaged.
+/// @param tensor   A DLManagedTensor*, cast.
+/// @param out      The array. The caller owns it; destroy it with dtl_array_destroy.
+/// @return The text names the field and the remedy.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype corresponds to the
+///         type (more than one lane), or a stride is negative.
+///         DTL_ERROR_INVALID_ARGUMENT: `ndim` is not valid, a shape is negative, sizes or
+///         byte_offset exceed the address space, or the first element is misaligned.
+///         DTL_ERROR_NULL_POINTER: `tensor`, its shape or its data is NULL.
 pub unsafe fn dtl_array_import_unversioned(
     backend: dtl_backend_t,
     tensor: *mut dtl_dlpack_managed_t,
     out: *mut dtl_array_t,
 ) -> dtl_status_t;
 
-/// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it
-/// any more. No copy or kernel may still use it; another thread's call with this array may be
-/// running.
+/// Destroys an array. Its memory is freed when no exported tensor uses it any more.
 ///
-/// @return a failure of the backend's free: the array is gone all the same, its memory an
-///         allocation (dtl_mem_free).
+/// No copy or kernel may still use it. Another thread may be in a call with this array. Destroying
+/// DTL_ARRAY_NULL succeeds.
+///
+/// @return A failure of the free of the backend. The array is destroyed anyway, and its memory
+///         becomes an allocation (dtl_mem_free).
 pub unsafe fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t;
 
 }
 
 // -----------------------------------------------------------------------------------------------
-// Streams: in-order queues of work.
+// Streams: in-order queues of work on a device.
 
 unsafe extern "C" {
 
-/// Creates a stream on a device. A backend without streams of its own gets one of the library's: a
-/// host thread, made by the first work that is queued, does the work in order.
+/// Creates a stream on a device.
 ///
-/// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_wait returns it, once. On a backend's own
-/// stream, too, whatever the backend's events know: failures of callbacks, kernels from functions
-/// and copies that the library does there.
+/// A backend without streams gets a stream of the library: a host thread, which starts with the
+/// first queued work, runs the work in order.
 ///
-/// @param device  0 ... count-1; 0 for a backend without devices.
-/// @param flags   must be 0.
-/// @param out     the stream; destroy it with dtl_stream_destroy.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_UNAVAILABLE: the backend cannot run.
+/// A failure of queued work is stored in the stream. Work behind it still runs, and events that are
+/// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. On a
+/// stream of the backend this holds for failures of callbacks, kernels from functions and copies
+/// that the library runs there, whether or not the events of the backend report them.
+///
+/// @param device  0 to the device count - 1. 0 for a backend without devices.
+/// @param flags   Must be 0.
+/// @param out     The stream. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_INVALID_ARGUMENT: `flags` is not 0.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Equivalent: cudaStreamCreate.
 pub unsafe fn dtl_stream_create(
     backend: dtl_backend_t,
@@ -5606,84 +6026,106 @@ pub unsafe fn dtl_stream_create(
     out: *mut dtl_stream_t,
 ) -> dtl_status_t;
 
-/// Destroys a stream after its work is finished. The call waits for that, except where the stream's
-/// own work makes the call. A failure that no call has returned is dropped. The null stream and
-/// default streams: nothing happens. A wrapped stream: only the handle is destroyed.
+/// Destroys a stream after its work is complete.
 ///
-/// Threads: any; threads that use the stream meanwhile get DTL_ERROR_INVALID_HANDLE or
-/// DTL_ERROR_CANCELED. Equivalent: cudaStreamDestroy (which does not wait).
+/// Blocks until then, unless work of the stream itself makes the call. A failure that no call has
+/// returned is dropped. For DTL_STREAM_NULL and default streams the call has no effect. For a
+/// wrapped stream only the handle is destroyed.
+///
+/// Threads: any. Other threads that use the stream get DTL_ERROR_INVALID_HANDLE or
+/// DTL_ERROR_CANCELED.
+/// Equivalent: cudaStreamDestroy, which does not wait.
 pub safe fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t;
 
-/// Waits for all work queued so far.
+/// Blocks until all work queued so far is complete.
 ///
-/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. On streams
-///                    of a backend that can neither query streams nor record events the limit has
-///                    no effect.
-/// @return the first failure of that work since the last call; it is reported once.
-///         DTL_ERROR_TIMEOUT: not done in time; the work goes on. DTL_ERROR_INVALID_STATE: called
-///         by the stream's own work.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+///                    limit has no effect if the backend implements neither stream queries nor
+///                    events for its streams.
+/// @return The first failure of that work since the last call. It is reported once.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: work of the stream itself made the call.
 /// Equivalent: cudaStreamSynchronize.
 pub safe fn dtl_stream_wait(stream: dtl_stream_t, timeout_ns: u64) -> dtl_status_t;
 
-/// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
-/// that can neither query streams nor record events: there it waits for the stream. Called from
-/// work of the stream itself, it reports 0.
+/// Reports whether all work queued so far is complete.
 ///
-/// @param out_done  1 = done, 0 = not yet.
-/// @return a failure of that work; it stays to be reported by dtl_stream_wait.
+/// Does not block, unless the backend implements neither stream queries nor events for its streams.
+/// There the call waits for the stream. Called by work of the stream itself, it reports 0.
+///
+/// @param out_done  1 = complete, 0 = not yet.
+/// @return A failure of that work. dtl_stream_wait reports it again.
 /// Equivalent: cudaStreamQuery.
 pub unsafe fn dtl_stream_query(
     stream: dtl_stream_t,
     out_done: *mut i32,
 ) -> dtl_status_t;
 
-/// Makes work queued from now on wait for an event's latest record; recording it again later does
-/// not change this wait. The event may be of another stream or backend. Its failure becomes the
-/// stream's. Returns at once, except for a backend whose streams cannot wait for events: then this
-/// call waits.
+/// Makes work that is queued later on a stream wait for the latest record of an event.
 ///
+/// A later record of the event does not change this wait. The event may belong to another stream or
+/// backend. Its failure becomes a failure of the stream. Does not block, unless the streams of the
+/// backend cannot wait for events. There the call itself waits.
+///
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for itself, because work of the stream made
+///         it.
 /// Equivalent: cudaStreamWaitEvent.
 pub safe fn dtl_stream_wait_event(stream: dtl_stream_t, event: dtl_event_t) -> dtl_status_t;
 
-/// The default stream of a device: what DTL_STREAM_NULL means where that device is current. Made
-/// at its first use; destroying it does nothing.
+/// Returns the default stream of a device.
 ///
-/// @param device  0 ... count-1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device.
+/// DTL_STREAM_NULL refers to this stream where the device is current. It is created at its first
+/// use. Destroying it has no effect.
+///
+/// @param device  0 to the device count - 1. 0 for a backend without devices.
+/// @param out     The stream. The library owns it.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 pub unsafe fn dtl_stream_default(
     backend: dtl_backend_t,
     device: i32,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t;
 
-/// Makes a handle for a stream that the program made with the backend's own interface (a CUstream,
-/// a cl_command_queue) on the calling thread's current device. The stream stays the program's: it
-/// must live until the handle is destroyed and its work is done, and is never destroyed here.
+/// Creates a handle for a stream that the program created with the interface of the backend (a
+/// CUstream, a cl_command_queue).
 ///
-/// @param native  as the backend defines it; NULL if that means a stream there.
-/// @param out     the handle; give it back with dtl_stream_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// The stream has to belong to the current device of the calling thread. The program continues to
+/// own it: the library never destroys it. It must live until the handle is destroyed and its work
+/// is complete.
+///
+/// @param native  The native stream, as the backend defines it. NULL if that denotes a stream
+///                there.
+/// @param out     The handle. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams.
 pub unsafe fn dtl_stream_wrap(
     backend: dtl_backend_t,
     native: *mut c_void,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t;
 
-/// The backend's own pointer for a stream, for calls of its own interface. Lives as long as the
-/// stream.
+/// Returns the native stream of the backend, for calls of its own interface.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// @param out_native  The native stream. Valid as long as the stream.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams, so the library implements this one.
 pub unsafe fn dtl_stream_native(
     stream: dtl_stream_t,
     out_native: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Calls fn(user) once the work queued before is done; work queued later waits for it. It is called
-/// even if work before it failed. Its status, unless DTL_SUCCESS, is a failure of the stream.
+/// Queues a call of fn(user) on a stream.
 ///
-/// @param fn  Thread: the stream's. Locks held: none. It may block and may call dtl_ functions,
-///            except to wait for this stream or an event behind itself; it must not throw. On a
-///            backend's stream the backend's rules come on top (CUDA: no calls that reach CUDA).
+/// It runs once the work queued before it is complete, even if that work failed. Work queued later
+/// waits for it. A status other than DTL_SUCCESS is a failure of the stream. Does not block, unless
+/// the backend has no callbacks on its streams. There the call waits for the stream and then calls
+/// `fn` in the calling thread.
+///
+/// @param fn    Thread: one of the stream. Locks held: none. It may block and call dtl_ functions,
+///              except to wait for this stream or for an event behind itself. It must not throw. On
+///              a stream of a backend the rules of that backend apply too (CUDA: no calls that
+///              reach CUDA).
+/// @param user  Passed to `fn`.
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaLaunchHostFunc.
 pub unsafe fn dtl_stream_host_callback(
     stream: dtl_stream_t,
@@ -5691,14 +6133,18 @@ pub unsafe fn dtl_stream_host_callback(
     user: *mut c_void,
 ) -> dtl_status_t;
 
-/// Waits for all work on a device: the backend's own way if it has one, and every stream that was
-/// made here on it.
+/// Blocks until all work on a device is complete.
 ///
-/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. The limit
-///                    covers the streams made here (see dtl_stream_wait), but not work that the
-///                    program queued through the backend's own interface.
-/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_TIMEOUT: not
-///         done in time; the work goes on.
+/// Waits for every stream that was created or wrapped by the library on the device, and uses the
+/// device wait of the backend if it has one.
+///
+/// @param device      0 to the device count - 1. 0 for a backend without devices.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. It
+///                    limits the wait for the streams (see dtl_stream_wait). It does not limit the
+///                    wait for work that the program queued through the interface of the backend.
+/// @return The first failure found. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: work of a stream of the device made the call.
 /// Equivalent: cudaDeviceSynchronize.
 pub safe fn dtl_device_wait(
     backend: dtl_backend_t,
@@ -5709,19 +6155,28 @@ pub safe fn dtl_device_wait(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Copies and fills in a stream's order.
+// Copies and fills: in stream order.
 
 unsafe extern "C" {
 
-/// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its
-/// driver takes no such copy, both sides are the host's, one is another backend's), the call waits
-/// for the stream's work and copies itself. CUDA queues no copies from or to host memory that is
-/// not page-locked: one that is not the stream's only work waits.
+/// Queues a copy between any two kinds of memory on a stream.
 ///
-/// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done,
-///                  which an event or dtl_stream_wait tells; they must not overlap.
-/// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
-///         is queued then. What fails later is the stream's failure.
+/// If the backend of the stream cannot queue the copy, the call waits for the work of the stream
+/// and copies in the calling thread. This is the case if the driver has no such copy, if both sides
+/// are host memory, or if one side belongs to another backend. CUDA queues no copies from or to
+/// host memory that is not page-locked: such a copy waits, unless it is the only work of the
+/// stream. On a stream of the library the copy is always queued.
+///
+/// @param dst         `size_bytes` bytes, valid and not accessed by others until the copy is
+///                    complete. NULL only for 0 bytes.
+/// @param src         `size_bytes` bytes, valid and not written until the copy is complete. Must
+///                    not overlap `dst`. NULL only for 0 bytes.
+/// @param size_bytes  Bytes to copy.
+/// @return Failures that occur later are failures of the stream; dtl_stream_wait returns them. With
+///         these statuses nothing is queued:
+///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemcpyAsync.
 pub unsafe fn dtl_mem_copy_async(
     stream: dtl_stream_t,
@@ -5730,11 +6185,19 @@ pub unsafe fn dtl_mem_copy_async(
     size_bytes: u64,
 ) -> dtl_status_t;
 
-/// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for
-/// dtl_mem_copy_async.
+/// Queues a fill of memory with a byte value on a stream.
 ///
-/// @param dst  size_bytes, valid until the fill is done.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.
+/// If the backend of the stream cannot queue the fill, the call waits for the work of the stream
+/// and fills in the calling thread.
+///
+/// @param dst         `size_bytes` bytes, valid and not accessed by others until the fill is
+///                    complete. NULL only for 0 bytes.
+/// @param value       Value of each byte.
+/// @param size_bytes  Bytes to fill.
+/// @return Failures that occur later are failures of the stream. With these statuses nothing is
+///         queued:
+///         DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemsetAsync.
 pub unsafe fn dtl_mem_fill_async(
     stream: dtl_stream_t,
@@ -5746,59 +6209,73 @@ pub unsafe fn dtl_mem_fill_async(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Events: points in a stream's work.
+// Events: points in the work of a stream.
 
 unsafe extern "C" {
 
-/// Creates an event, to be recorded on streams of the same backend.
+/// Creates an event, which can be recorded on streams of the same backend.
 ///
-/// @param flags  0, or DTL_EVENT_NO_TIMING (cheaper where the hardware takes the time).
-/// @param out    the event; destroy it with dtl_event_destroy.
-/// Equivalent: cudaEventCreateWithFlags.
+/// @param flags  0 or DTL_EVENT_NO_TIMING, which is cheaper where the hardware takes time stamps.
+/// @param out    The event. The caller owns it; destroy it with dtl_event_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `flags` has unknown bits.
+/// Threads: any. Does not block. Equivalent: cudaEventCreateWithFlags.
 pub unsafe fn dtl_event_create(
     backend: dtl_backend_t,
     flags: u64,
     out: *mut dtl_event_t,
 ) -> dtl_status_t;
 
-/// Destroys an event at once, recorded or not. Waits for it that are queued on streams stay in
-/// effect. The null event: nothing happens.
+/// Destroys an event immediately, recorded or not. Waits for it that are queued on streams stay in
+/// effect. Destroying DTL_EVENT_NULL succeeds.
 ///
-/// Threads: any; threads that wait for the event get DTL_ERROR_CANCELED (those inside a backend's
-/// own wait return when it does). Equivalent: cudaEventDestroy.
+/// Threads: any. Threads that wait for the event get DTL_ERROR_CANCELED; threads inside a wait of
+/// the backend return when that wait does.
+/// Equivalent: cudaEventDestroy.
 pub safe fn dtl_event_destroy(event: dtl_event_t) -> dtl_status_t;
 
-/// Marks the stream's present end. An earlier record is replaced for calls that come later; those
-/// that already wait go on waiting for the record they found. Returns at once, except on a
-/// backend's streams that have no events: there it waits for the stream.
+/// Records an event at the current end of a stream.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: event and stream are of different backends that do not mix.
+/// A later record replaces an earlier one for the calls that follow it. Waits in progress continue
+/// to wait for the record that they found. An exception is a wait with a time limit for an event
+/// that the backend implements: it follows the new record. Does not block, except on a backend that
+/// has streams but no events. There the call waits for the stream.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: event and stream belong to different backends. Only backends
+///         that have neither streams nor events of their own can be mixed.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaEventRecord.
 pub safe fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> dtl_status_t;
 
-/// Waits until the work before the record is done. An event never recorded is done.
+/// Blocks until the work before the latest record of an event is complete. An event that was never
+/// recorded is complete.
 ///
-/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the first failure of that work that no call had returned before the record.
-///         DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. DTL_ERROR_CANCELED: another
-///         thread destroyed the event. DTL_ERROR_INVALID_STATE: called by a callback or task that
-///         the event is recorded behind, so that it would wait for itself.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The first failure of that work that no call had returned before the record.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. The event is unchanged.
+///         DTL_ERROR_CANCELED: another thread destroyed the event.
+///         DTL_ERROR_INVALID_STATE: the event is recorded behind the callback or task that made the
+///         call, which would wait for itself.
 /// Equivalent: cudaEventSynchronize.
 pub safe fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_status_t;
 
-/// Reports whether the work before the record is done. Does not wait.
+/// Reports whether the work before the latest record of an event is complete. Does not block.
 ///
-/// @param out_done  1 = done, 0 = not yet. An event never recorded is done.
-/// @return the failure of that work, as dtl_event_wait.
+/// @param out_done  1 = complete, 0 = not yet. An event that was never recorded is complete.
+/// @return The first failure of that work that no call had returned before the record.
 /// Equivalent: cudaEventQuery.
 pub unsafe fn dtl_event_query(event: dtl_event_t, out_done: *mut i32) -> dtl_status_t;
 
-/// Nanoseconds between the records of two events that are done.
+/// Computes the time between the records of two complete events, in nanoseconds.
 ///
-/// @return DTL_ERROR_INVALID_STATE: one was never recorded or is not done (wait for it first).
-///         DTL_ERROR_INVALID_ARGUMENT: stop came before start, one has DTL_EVENT_NO_TIMING, or
-///         they are of different backends. DTL_ERROR_NOT_SUPPORTED: the backend does not time.
-/// Equivalent: cudaEventElapsedTime (which gives milliseconds).
+/// @param start   Event that was recorded first.
+/// @param stop    Event of the same backend that was recorded later.
+/// @param out_ns  Time from `start` to `stop` in nanoseconds.
+/// @return DTL_ERROR_INVALID_STATE: one of the events was never recorded or is not complete. Wait
+///         for it first.
+///         DTL_ERROR_INVALID_ARGUMENT: `stop` came before `start`, one of the events has
+///         DTL_EVENT_NO_TIMING, or they belong to different backends.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not time its events.
+/// Threads: any. Does not block. Equivalent: cudaEventElapsedTime, which returns milliseconds.
 pub unsafe fn dtl_event_elapsed_ns(
     start: dtl_event_t,
     stop: dtl_event_t,
@@ -5812,45 +6289,55 @@ pub unsafe fn dtl_event_elapsed_ns(
 
 unsafe extern "C" {
 
-/// Creates an executor. Threads are made when there is work for them; they run where the thread may
-/// run whose call made them. Without work a pool's threads look for more for at most 0.2 ms, then
-/// they sleep and use no processor time. In a forked child executors are gone
-/// (dtl_init_after_fork).
+/// Creates an executor, which runs functions and loops on the host.
 ///
-/// @param desc  NULL = all defaults: the backend's own execution if it has one, else a pool.
-/// @param out   the executor; destroy it with dtl_executor_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: DTL_EXECUTOR_BACKEND of a backend that has none.
-///         DTL_ERROR_INVALID_ARGUMENT: an unknown kind, or more threads than are allowed.
+/// Threads are started when there is work for them. They run on the cores that are allowed for the
+/// thread whose call starts them. Idle threads of a pool look for work for at most 0.2 ms; then
+/// they sleep and use no processor time. A forked child has no executors (dtl_init_after_fork).
+///
+/// @param desc  Start from DTL_EXECUTOR_DESC_INIT. NULL = all defaults: the host execution of the
+///              backend if it has one, otherwise a pool.
+/// @param out   The executor. The caller owns it; destroy it with dtl_executor_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the kind is DTL_EXECUTOR_BACKEND, and the backend has no host
+///         execution.
+///         DTL_ERROR_INVALID_ARGUMENT: the kind is unknown, or a pool has more than 4096 threads.
 pub unsafe fn dtl_executor_create(
     backend: dtl_backend_t,
     desc: *const dtl_executor_desc_t,
     out: *mut dtl_executor_t,
 ) -> dtl_status_t;
 
-/// Destroys an executor after what dtl_executor_run_async started has run (it waits for that;
-/// called by the executor's own work it does not wait). The null executor: nothing happens.
+/// Destroys an executor after the functions that dtl_executor_run_async started have run.
+///
+/// Blocks until then, unless work of the executor itself makes the call. Destroying
+/// DTL_EXECUTOR_NULL succeeds.
 pub safe fn dtl_executor_destroy(executor: dtl_executor_t) -> dtl_status_t;
 
-/// Runs fn(user) and returns when it has run: in the calling thread (INLINE, POOL), on the
-/// executor's thread (SEQUENTIAL), or where the backend likes.
+/// Runs fn(user) and returns when it has run.
 ///
-/// @param fn  Locks held: none. It may block and call dtl_ functions; it must not throw.
-/// @return the function's status.
+/// INLINE and POOL run it in the calling thread, SEQUENTIAL in the thread of the executor, BACKEND
+/// wherever the backend does.
+///
+/// @param fn    Locks held: none. It may block and call dtl_ functions. It must not throw.
+/// @param user  Passed to `fn`.
+/// @return The status of `fn`.
 pub unsafe fn dtl_executor_run(
     executor: dtl_executor_t,
     r#fn: dtl_task_fn_t,
     user: *mut c_void,
 ) -> dtl_status_t;
 
-/// Starts fn(user) and returns (INLINE: when it has run). SEQUENTIAL and BACKEND run one after
-/// another, POOL several at once.
+/// Starts fn(user) and returns. On INLINE the call returns when `fn` has run. SEQUENTIAL and
+/// BACKEND run such functions one after another, POOL several at once.
 ///
-/// @param fn     Thread: the executor's. Locks held: none. It may block and call dtl_ functions,
-///               except to wait for this executor; it must not throw.
-/// @param event  completed when the function has run, with its failure; it replaces a record. Made
-///               for a backend without events of its own, such as "host". Null = none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
-///         The function's failure is the event's and the next dtl_executor_wait's.
+/// @param fn     Thread: one of the executor. Locks held: none. It may block and call dtl_
+///               functions, except to wait for this executor. It must not throw.
+/// @param user   Passed to `fn`.
+/// @param event  Event that is complete when `fn` has run, and reports its failure. The call
+///               replaces an earlier record. Create it for a backend without events, such as
+///               "host". DTL_EVENT_NULL = none.
+/// @return The failure of `fn` is that of the event and of the next dtl_executor_wait, not of this
+///         call. DTL_ERROR_INVALID_ARGUMENT: the event belongs to a backend that implements events.
 pub unsafe fn dtl_executor_run_async(
     executor: dtl_executor_t,
     r#fn: dtl_task_fn_t,
@@ -5858,19 +6345,23 @@ pub unsafe fn dtl_executor_run_async(
     event: dtl_event_t,
 ) -> dtl_status_t;
 
-/// Runs the iterations begin ... end-1 in pieces and returns when all have run. Loops may be nested
-/// and several threads may use one executor at once. POOL: each thread has the same share of the
-/// pieces in every loop of the same size, so data stays where it was touched first; who is through
-/// takes pieces of others. The caller takes part. One piece (a range of at most `grain` iterations)
-/// runs in the calling thread alone. So does a loop when seven others are in progress on the
-/// executor. A loop waits for no thread that has not begun a piece of it.
+/// Runs the iterations begin to end - 1 in chunks and returns when all have run.
 ///
-/// @param grain  iterations of a piece: piece k begins at begin + k * grain, the last may be
-///               smaller. 0 = choose: four pieces for each thread, or one for each iteration if
-///               those are fewer.
-/// @param fn     the body; may run on several threads at once, the caller among them.
-/// @return the status of the first piece that failed; pieces not yet begun are then left out.
-///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
+/// The calling thread takes part. On POOL each thread has the same share of the chunks in every
+/// loop of the same size, so data stays where it was touched first. A thread that has finished its
+/// share takes chunks of others. A range of at most `grain` iterations is one chunk and runs in the
+/// calling thread alone. With seven loops in progress on the executor, a further one runs in the
+/// calling thread alone. A loop never waits for a thread that has not started one of its chunks.
+/// Loops may be nested, and several threads may use one executor at once.
+///
+/// @param begin  First iteration.
+/// @param end    One after the last iteration. An empty range is a success.
+/// @param grain  Iterations per chunk: chunk k begins at begin + k * grain, and the last one may be
+///               smaller. 0 = four chunks per thread, or one per iteration if that gives fewer.
+/// @param fn     The body. It may run in several threads at once, including the calling one.
+/// @param user   Passed to `fn`.
+/// @return The status of the first chunk that failed. Chunks that had not started are skipped.
+///         DTL_ERROR_INVALID_ARGUMENT: `begin` is greater than `end`.
 /// Equivalent: #pragma omp parallel for schedule(dynamic, grain).
 pub unsafe fn dtl_executor_parallel_for(
     executor: dtl_executor_t,
@@ -5881,18 +6372,29 @@ pub unsafe fn dtl_executor_parallel_for(
     user: *mut c_void,
 ) -> dtl_status_t;
 
-/// Reduces the iterations begin ... end-1. The range is cut into pieces by `grain` alone; each is
-/// folded into a copy of the identity, and the partial results are combined in order: the result
-/// is the same, bit for bit, for every number of threads.
+/// Reduces the iterations begin to end - 1 to one result, deterministically.
 ///
-/// @param grain           iterations of a piece; 0 = the range over 64.
-/// @param acc_size_bytes  size of a partial result, at least 1; plain bytes, 64-byte aligned.
-/// @param identity        acc_size_bytes.
-/// @param combine         called in the calling thread.
-/// @param out_result      acc_size_bytes; written on success only. May be `identity`.
-/// @return the status of the first fold that failed. DTL_ERROR_INVALID_ARGUMENT: begin > end, or
-///         acc_size_bytes is 0. DTL_ERROR_OUT_OF_MEMORY. An empty range gives the identity.
-/// Equivalent: #pragma omp parallel for reduction (but deterministic).
+/// The range is cut into chunks by `grain` alone. Each chunk is folded into a copy of the identity,
+/// and the partial results are combined in order. So the result is the same, bit for bit, for every
+/// number of threads.
+///
+/// @param begin           First iteration.
+/// @param end             One after the last iteration. For an empty range the result is the
+///                        identity.
+/// @param grain           Iterations per chunk. 0 = a 64th of the range, rounded up.
+/// @param acc_size_bytes  Size of a partial result in bytes, at least 1. Partial results are plain
+///                        bytes, aligned to 64.
+/// @param identity        `acc_size_bytes` bytes from which each partial result starts.
+/// @param fold            Folds a chunk into a partial result. It may run in several threads at
+///                        once.
+/// @param combine         Combines two partial results. Called in the calling thread.
+/// @param user            Passed to `fold` and `combine`.
+/// @param out_result      `acc_size_bytes` bytes for the result, written on success only. May be
+///                        `identity`.
+/// @return The status of the first fold that failed.
+///         DTL_ERROR_INVALID_ARGUMENT: `begin` is greater than `end`, or `acc_size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the partial results.
+/// Equivalent: #pragma omp parallel for reduction, which is not deterministic.
 pub unsafe fn dtl_executor_parallel_reduce(
     executor: dtl_executor_t,
     begin: u64,
@@ -5906,20 +6408,21 @@ pub unsafe fn dtl_executor_parallel_reduce(
     out_result: *mut c_void,
 ) -> dtl_status_t;
 
-/// Waits for everything that dtl_executor_run_async started.
+/// Blocks until everything that dtl_executor_run_async started has run. On INLINE there is nothing
+/// to wait for.
 ///
-/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the first failure since the last call; it is reported once. DTL_ERROR_TIMEOUT: not done
-///         in time; the work goes on. DTL_ERROR_INVALID_STATE: called by the executor's own work,
-///         which it would wait for: a function of dtl_executor_run_async, and on SEQUENTIAL a
-///         loop's body too. On INLINE nothing is left to wait for, and on POOL a loop's body is not
-///         waited for: there the call succeeds (on POOL, while such functions run, only in the
-///         thread that started the loop).
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The first failure since the last call. It is reported once.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function of
+///         dtl_executor_run_async, or on SEQUENTIAL the body of a loop. On POOL the body of a loop
+///         may make the call. While such functions run, it may do so only in the thread that
+///         started the loop.
 pub safe fn dtl_executor_wait(executor: dtl_executor_t, timeout_ns: u64) -> dtl_status_t;
 
-/// Tells what an executor is and how parallel.
+/// Returns the kind and the parallelism of an executor.
 ///
-/// @param out_info  start from DTL_EXECUTOR_INFO_INIT.
+/// @param out_info  Start from DTL_EXECUTOR_INFO_INIT.
 pub unsafe fn dtl_executor_info(
     executor: dtl_executor_t,
     out_info: *mut dtl_executor_info_t,
@@ -5932,29 +6435,34 @@ pub unsafe fn dtl_executor_info(
 
 unsafe extern "C" {
 
-/// Compiles source for a device, and waits for that. The result can be kept by the backend: the
-/// host's lies in a folder on disk and is taken from there the next time
-/// (docs/how-to/kernels-from-source.md). Loading it may wait for all work of the device (CUDA), so
-/// do not compile while a stream waits for the calling thread.
+/// Compiles source for a device into a module, and blocks until that is done.
 ///
-/// @param backend  one that supports "modules" (dtl_backend_supports).
-/// @param device   0 ... count-1; 0 for a backend without devices.
-///                 A language that the default dispatcher has a handler for (DTL_OPERATION_COMPILE)
-///                 is compiled by that, and the module is what it made, of whichever backend.
-/// @param source   start from DTL_SOURCE_INIT; read during the call.
-/// @param out      the module; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not
-///         linked with; dtl_last_error has the first, dtl_module_log all.
-///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text
-///         has those that it takes.
-///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text
-///         names the remedy.
-///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of
-///         an environment: as dtl_environment_require.
-///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT:
-///         no space on disk, or a limit on the size of files (ulimit -f).
-/// Threads: any, several at once.
-/// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
+/// The backend may cache the result: that of "host" is stored in a folder on disk and reused the
+/// next time (docs/how-to/kernels-from-source.md). If the default dispatcher has a handler for the
+/// language (DTL_OPERATION_COMPILE), that handler compiles, and the module is the one it returns,
+/// whatever backend it belongs to. Loading the module may wait for all work of the device (CUDA),
+/// so do not compile while a stream waits for the calling thread.
+///
+/// @param backend  A backend with "modules" (dtl_backend_supports).
+/// @param device   0 to the device count - 1. 0 for a backend without devices.
+/// @param source   Start from DTL_SOURCE_INIT. Read during the call only.
+/// @param out      The module. The caller owns it; destroy it with dtl_module_destroy.
+/// @return DTL_ERROR_COMPILE_FAILED: the source has errors or uses something that it is not linked
+///         with. dtl_last_error has the first errors, dtl_module_log the whole log.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not compile, or not this language. The text
+///         lists the languages that it compiles.
+///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for its output. The text names
+///         the remedy.
+///         DTL_ERROR_ALREADY_EXISTS: two files have one name, or the name of one is a folder of the
+///         other.
+///         DTL_ERROR_INVALID_ARGUMENT: the text is empty or contains a NUL, or a name, a file or a
+///         reserved field is not valid. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT.
+///         DTL_ERROR_LIMIT: the disk is full, files are limited in size (ulimit -f), the source or
+///         its files exceed 1 GiB, or there are more than 1024 options or files.
+///         DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_ERROR_INVALID_STATE or the status of a
+///         probe or init: an environment cannot be required (see dtl_environment_require).
+/// Threads: any, several at once. Equivalent: nvrtcCompileProgram and cuModuleLoadData.
 pub unsafe fn dtl_module_compile(
     backend: dtl_backend_t,
     device: i32,
@@ -5962,14 +6470,14 @@ pub unsafe fn dtl_module_compile(
     out: *mut dtl_module_t,
 ) -> dtl_status_t;
 
-/// Gives what the compiler said, warnings included.
+/// Returns the output of the compiler, including warnings.
 ///
-/// @param module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile that
-///                 failed, empty if none did.
-/// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
-/// @param cap      bytes of room.
-/// @param out_len  bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written.
+/// @param module   DTL_MODULE_NULL = the log of the last dtl_module_compile that failed in the
+///                 calling thread; empty if none did.
+/// @param buf      Buffer for the text and its NUL. NULL with cap 0 to query only the length.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Length of the text in bytes without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. *out_len was written.
 /// Equivalent: nvrtcGetProgramLog, CL_PROGRAM_BUILD_LOG.
 pub unsafe fn dtl_module_log(
     module: dtl_module_t,
@@ -5978,31 +6486,34 @@ pub unsafe fn dtl_module_log(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need.
-/// Host code that was loaded stays loaded until the process ends. The null module: nothing happens.
+/// Destroys a module. Kernels obtained from it remain valid: they keep the resources that they
+/// need.
+///
+/// Host code that was loaded stays loaded until the process ends. Destroying DTL_MODULE_NULL
+/// succeeds.
+///
 /// Equivalent: cuModuleUnload.
 pub safe fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t;
 
-/// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
+/// Returns a kernel of a module. dtl_kernel_launch launches it like one created from a function.
 ///
-/// @param name       as in the source.
-/// @param signature  the types of its arguments, a letter for each, which launches are checked
-///                   against:
+/// The signature has a letter for the type of each argument. "pfI" is a pointer, a float and an
+/// unsigned int.
 ///
-///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper
-///                                 case: unsigned)
-///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
+///     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits   (upper case: unsigned)
+///     e f d floats of 16, 32 and 64 bits     [n] a struct of n bytes
 ///
-///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as
-///                   far as the module knows the sizes (host and cuda do; OpenCL knows those of its
-///                   own types).
-/// @param out        the kernel; destroy it with dtl_kernel_destroy.
-/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the
-///         signature cannot be read, or does not fit the source (the text names the argument), or
-///         is needed because the module tells nothing of the arguments; or the kernel has more
-///         memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has
-///         for one.
-/// Equivalent: cuModuleGetFunction, clCreateKernel.
+/// @param name       Name of the kernel in the source.
+/// @param signature  Types of the arguments, against which launches are checked. NULL = launches
+///                   are checked against the sizes that the module has ("host" and "cuda" have all
+///                   of them, OpenCL those of its own types).
+/// @param out        The kernel. The caller owns it; destroy it with dtl_kernel_destroy.
+/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel.
+///         DTL_ERROR_INVALID_ARGUMENT: the signature is malformed or does not match the source (the
+///         text names the argument), or it is required because the module has no information about
+///         the arguments. Also if the source declares more shared memory (OpenCL `__local`,
+///         DTL_SHARED) than the device has for a block.
+/// Threads: any. Does not block. Equivalent: cuModuleGetFunction, clCreateKernel.
 pub unsafe fn dtl_kernel_get(
     module: dtl_module_t,
     name: *const c_char,
@@ -6013,15 +6524,16 @@ pub unsafe fn dtl_kernel_get(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Kernels: functions that streams run over a grid.
+// Kernels: functions that run over a grid of blocks.
 
 unsafe extern "C" {
 
-/// Makes a kernel from a function.
+/// Creates a kernel from a host function.
 ///
-/// @param fn    called once for each thread of a launch; see dtl_kernel_fn_t.
-/// @param user  handed to each call; must live until the last launch is done.
-/// @param out   the kernel; destroy it with dtl_kernel_destroy.
+/// @param fn    Called once for each thread of a launch, see dtl_kernel_fn_t.
+/// @param user  Passed to each call of `fn`. It must live until the last launch is complete.
+/// @param out   The kernel. The caller owns it; destroy it with dtl_kernel_destroy.
+/// Threads: any. Does not block.
 pub unsafe fn dtl_kernel_from_function(
     backend: dtl_backend_t,
     r#fn: dtl_kernel_fn_t,
@@ -6029,23 +6541,32 @@ pub unsafe fn dtl_kernel_from_function(
     out: *mut dtl_kernel_t,
 ) -> dtl_status_t;
 
-/// Destroys a kernel; launches already queued still run. The null kernel: nothing happens.
+/// Destroys a kernel. Launches that are already queued still run. Destroying DTL_KERNEL_NULL
+/// succeeds.
 pub safe fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t;
 
-/// Queues a kernel: it is called for every thread of every block. On the host the blocks may run
-/// on several cores, the threads of a block run one after another. The arguments are copied before
-/// this call returns. The first thread that fails stops the launch; its status is the stream's
-/// failure, as with any work.
+/// Queues the launch of a kernel on a stream: it runs for every thread of every block.
 ///
-/// @param launch  start from DTL_LAUNCH_INIT.
-/// @param args    `count` pointers to the arguments; NULL if there are none.
-/// @param sizes   their sizes in bytes; NULL if there are none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
-///         kernel is of another backend than the stream, or a kernel of a module has other
-///         arguments (the text names the first that differs). DTL_ERROR_LIMIT: more than 4096
-///         arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a registered one that the default
-///         dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is called
-///         after these checks; what it fails with.
+/// On the host the blocks may run on several cores, and the threads of a block run one after
+/// another. The arguments are copied before the call returns. The first thread that fails stops the
+/// launch, and its status is a failure of the stream. Does not block, except for host code on
+/// streams of a backend that has neither launches of host functions nor callbacks. There the call
+/// waits for the stream and runs the kernel itself.
+///
+/// @param launch  Start from DTL_LAUNCH_INIT. Read during the call only.
+/// @param args    `count` pointers to the arguments. NULL if there are none.
+/// @param sizes   `count` sizes of the arguments in bytes. NULL if there are none.
+/// @param count   Number of arguments, at most 4096.
+/// @return The failure of the handler of launch->schedule, which is called after the checks below.
+///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
+///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
+///         module has other arguments (the text names the first difference).
+///         DTL_ERROR_LIMIT: there are more than 4096 arguments.
+///         DTL_ERROR_NOT_FOUND: launch->schedule is a registered schedule for which the default
+///         dispatcher has no handler.
+///         DTL_ERROR_NOT_SUPPORTED: the backend runs its kernels only on its own streams, and this
+///         stream is one of the library.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cuLaunchKernel.
 pub unsafe fn dtl_kernel_launch(
     stream: dtl_stream_t,
@@ -6059,31 +6580,36 @@ pub unsafe fn dtl_kernel_launch(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Dynamic selection: policies and their resources. Submitting and waiting: `policy_submit`.
+// Policies: select a resource for each task.
 
 unsafe extern "C" {
 
-/// Creates a policy: it chooses one of its resources for each task.
+/// Creates a policy, which selects one of its resources for each task. By its name it selects:
 ///
-/// @param name       "fixed": always opts.fixed_index. "round_robin": one after another, by each
-///                   thread, so that the counts of a thread differ by at most one. "dynamic_load":
-///                   the one with the fewest tasks that have not ended. "auto_tune": the one where
-///                   this task was fastest, see dtl_task_key_t. "capacity": one that has less than
-///                   opts.capacity tasks; without any, submits wait.
-/// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new
-///                   streams on all devices found (see opts.backend), one for inline, those of the
-///                   table's default_resources.
-/// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and
-///                   dtl_policy_initialize gives them later; until then submits return
-///                   DTL_ERROR_INVALID_STATE. Their kind is set now: by opts.kind or opts.ops.
-/// @param out        the policy; give it back with dtl_policy_release.
-/// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
-///         resources, fixed_index beyond the list, unknown flags or kind,
-///         DTL_POLICY_DEFER without a kind or table.
+///     "fixed"         always opts.fixed_index
+///     "round_robin"   one after another, for each thread: its counts differ by at most one
+///     "dynamic_load"  the resource with the fewest tasks that have not ended
+///     "auto_tune"     the resource on which this task was fastest, see dtl_task_key_t
+///     "capacity"      one with fewer than opts.capacity tasks; if there is none, submits wait
+///
+/// With DTL_POLICY_DEFER, `resources` is NULL and `count` 0. dtl_policy_initialize sets the
+/// resources later; until then submits return DTL_ERROR_INVALID_STATE. opts.kind or opts.ops sets
+/// their kind now.
+///
+/// @param name       Name of the policy.
+/// @param resources  `count` resources. Copied. NULL with count 0 = the defaults of the kind: new
+///                   streams on all devices found (see opts.backend), one resource for inline,
+///                   those of the table's default_resources.
+/// @param count      Number of resources, at most 4096.
+/// @param opts       Start from DTL_POLICY_OPTS_INIT. NULL = all defaults.
+/// @param out        The policy. The caller owns it; release it with dtl_policy_release.
+/// @return DTL_ERROR_NOT_FOUND: there is no policy of that name.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, fixed_index is beyond the list, a flag or
+///         the kind is unknown, or DTL_POLICY_DEFER is set without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
-///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
-///         fixed_index; the text gives the reason.
-///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
+///         DTL_ERROR_UNAVAILABLE: no resource, or not that of fixed_index, can be used. The text
+///         has the reason. DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources or policies.
 /// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy,
 /// dynamic_load_policy, auto_tune_policy.
 pub unsafe fn dtl_policy_create(
@@ -6096,12 +6622,21 @@ pub unsafe fn dtl_policy_create(
 
 /// Creates a policy whose selections are made by a table of the program.
 ///
-/// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this
-///              call fails.
-/// @param self  handed to its slots.
-/// Else as dtl_policy_create.
-/// @return as dtl_policy_create; a failure of the table's initialize. DTL_ERROR_NULL_POINTER: a
-///         required slot is missing.
+/// @param ops        The table. Start from DTL_POLICY_OPS_INIT. Copied. Its `destroy` is called
+///                   after the last user of the policy, and not if this call fails.
+/// @param self       Passed to the slots of `ops`. It must live until `destroy` is called.
+/// @param resources  See dtl_policy_create.
+/// @param count      Number of resources, at most 4096.
+/// @param opts       Start from DTL_POLICY_OPTS_INIT. NULL = all defaults.
+/// @param out        The policy. The caller owns it; release it with dtl_policy_release.
+/// @return The status of the table's `initialize` if that fails.
+///         DTL_ERROR_NULL_POINTER: a required slot is missing.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, a flag, the kind or needed_info is
+///         unknown, or DTL_POLICY_DEFER is set without a kind or table.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource can be used. The text has the reason.
+///         DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources or policies.
 pub unsafe fn dtl_policy_create_custom(
     ops: *const dtl_policy_ops_t,
     self_: *mut c_void,
@@ -6111,13 +6646,22 @@ pub unsafe fn dtl_policy_create_custom(
     out: *mut dtl_policy_t,
 ) -> dtl_status_t;
 
-/// Gives a policy made with DTL_POLICY_DEFER its resources, once.
+/// Sets the resources of a policy that was created with DTL_POLICY_DEFER, once. After a failure the
+/// call may be repeated.
 ///
-/// @param resources, count  as for dtl_policy_create.
-/// @param opts  only its adapter is looked at; without one (or NULL) that of dtl_policy_create is
-///              used.
-/// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be
-///         tried again.
+/// @param resources  `count` resources. Copied. NULL with count 0 = the defaults of the kind, see
+///                   dtl_policy_create.
+/// @param count      Number of resources, at most 4096.
+/// @param opts       Only its adapter is read. If that or `opts` is NULL, the adapter of
+///                   dtl_policy_create is used.
+/// @return The status of the policy table's `initialize` if that fails.
+///         DTL_ERROR_INVALID_STATE: the policy has resources already.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, fixed_index is beyond the list, or a flag
+///         is unknown.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource, or not that of fixed_index, can be used. The text
+///         has the reason. DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources.
 pub unsafe fn dtl_policy_initialize(
     policy: dtl_policy_t,
     resources: *const dtl_resource_t,
@@ -6125,26 +6669,30 @@ pub unsafe fn dtl_policy_initialize(
     opts: *const dtl_policy_opts_t,
 ) -> dtl_status_t;
 
-/// One more share of a policy: the same handle, the same state, to be released once more.
+/// Adds a reference to a policy. The handle stays the same; each reference is released once more.
 pub safe fn dtl_policy_retain(policy: dtl_policy_t) -> dtl_status_t;
 
-/// Gives a share of a policy back; with the last one the policy goes, and its submissions with it.
-/// Does not wait for tasks, except for the work on streams that the policy made: wait with
-/// dtl_policy_wait_all before. The null policy: nothing happens.
+/// Releases a reference to a policy. The last one destroys the policy and its submissions.
 ///
-/// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
-/// share goes.
+/// Does not wait for tasks, except for work on streams that the policy created. Call
+/// dtl_policy_wait_all before. Releasing DTL_POLICY_NULL succeeds.
+///
+/// Threads: any. Threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
+/// reference is released.
 pub safe fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t;
 
-/// The list that a policy chooses from: what the indices of submissions, selections, stats and a
-/// program's own policy mean. It has the order of the list that was given; resources that cannot be
-/// used (see dtl_resource_ops_t::accept) are not in it, and those behind them move up. Only
-/// opts.fixed_index counts in the list as it was given.
+/// Returns the resources from which a policy selects, in the order that the indices of submissions,
+/// selections, statistics and custom policies refer to.
 ///
-/// @param out      room for `cap` resources; NULL with cap 0 asks for the number.
-/// @param out_len  their number. NULL = not wanted.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number; nothing written but *out_len.
-///         DTL_ERROR_INVALID_STATE: not initialised.
+/// The order is that of the list that was passed. Resources that cannot be used (see
+/// dtl_resource_ops_t::accept) are omitted, and later ones move up. Only opts.fixed_index refers to
+/// the original list.
+///
+/// @param out      Array of `cap` resources. NULL with cap 0 to query only the number.
+/// @param cap      Number of elements of `out`.
+/// @param out_len  Number of resources; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than the number. Only *out_len was written.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 pub unsafe fn dtl_policy_resources(
     policy: dtl_policy_t,
     out: *mut dtl_resource_t,
@@ -6152,10 +6700,14 @@ pub unsafe fn dtl_policy_resources(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// What happened on each resource of dtl_policy_resources so far. While other threads submit,
-/// numbers may be a moment old.
+/// Returns statistics for each resource of dtl_policy_resources. While other threads submit, the
+/// numbers may lag behind.
 ///
-/// @param out, cap, out_len  as for dtl_policy_resources.
+/// @param out      Array of `cap` elements. NULL with cap 0 to query only the number.
+/// @param cap      Number of elements of `out`.
+/// @param out_len  Number of resources; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than the number. Only *out_len was written.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 pub unsafe fn dtl_policy_stats(
     policy: dtl_policy_t,
     out: *mut dtl_policy_stats_t,
@@ -6163,9 +6715,9 @@ pub unsafe fn dtl_policy_stats(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// What is true of a policy and its kind of resources.
+/// Returns the properties of a policy and of its kind of resources.
 ///
-/// @param out  start from DTL_POLICY_TRAITS_INIT.
+/// @param out  Start from DTL_POLICY_TRAITS_INIT.
 pub unsafe fn dtl_policy_traits(
     policy: dtl_policy_t,
     out: *mut dtl_policy_traits_t,
@@ -6174,32 +6726,33 @@ pub unsafe fn dtl_policy_traits(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Dynamic selection: submitting tasks and waiting for them. A task that a thread runs itself takes
-// the quick way: two short stays inside, the task between them outside; everything else goes
-// through a share of the policy.
+// Policies: submit tasks, wait.
 
 unsafe extern "C" {
 
-/// Submits a task: chooses a resource and hands the task to it. Generic, inline and stream
-/// resources: the calling thread calls the task's function. Ended tasks are values: nothing is
-/// allocated for a task that runs inline.
+/// Submits a task: selects a resource and passes the task to it.
 ///
-/// @param key         for policies that learn; {0, 0} = the function's address.
-/// @param task        see dtl_policy_task_fn_t. What it returns is the task's status, not this
-///                    call's.
-/// @param timeout_ns  how long to wait for a resource, where the policy may have none free
-///                    ("capacity"); 0 = not at all, DTL_TIMEOUT_INFINITE = no limit. Does not limit
-///                    the task.
-/// @param out         the submission; wait for it or release it, if its ticket is not 0. NULL = not
-///                    wanted: a failure of the task is then returned by the next
-///                    dtl_policy_wait_all.
-/// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no
-///         resources yet.
-///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or the
-///         status that the program's tables returned: the task was not accepted then, and no longer
-///         counts as a task on its resource. DTL_ERROR_INVALID_HANDLE: `policy` is none; or the
-///         task has run, and the event that it left in out_wait is none. The text names which; the
-///         task counts as failed then, and nothing waits for the work that it left running.
+/// For generic, inline and stream resources the calling thread calls the function of the task. For
+/// inline resources the call also waits, without a limit, for work that the function left running.
+/// Tasks that have ended need no cleanup, and a task that runs inline allocates nothing.
+///
+/// @param key         Key for policies that learn. {0, 0} = the address of the function.
+/// @param task        Function of the task, see dtl_policy_task_fn_t. Its result is the status of
+///                    the task, not of this call.
+/// @param arg         Passed to `task`.
+/// @param timeout_ns  Time limit in nanoseconds for a resource to become free ("capacity"). 0 = do
+///                    not wait, DTL_TIMEOUT_INFINITE = no limit. It does not limit the task.
+/// @param out         The submission. Unless its ticket is 0, pass it to dtl_submission_wait or
+///                    dtl_submission_release. NULL = not wanted: a failure of the task is then
+///                    returned by the next dtl_policy_wait_all.
+/// @return The status of a table of the program that did not accept the task; the task no longer
+///         counts on its resource. DTL_ERROR_TIMEOUT: no resource became free.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid. Or the task has run, and the event in
+///         its out_wait is not valid: the task counts as failed, and nothing waits for the work
+///         that it left running. The text states which.
 /// Equivalent: oneDPL's submit(policy, f).
 pub unsafe fn dtl_policy_submit(
     policy: dtl_policy_t,
@@ -6210,9 +6763,21 @@ pub unsafe fn dtl_policy_submit(
     out: *mut dtl_submission_t,
 ) -> dtl_status_t;
 
-/// As dtl_policy_submit, without waiting for a resource.
+/// Submits a task without waiting for a resource.
 ///
-/// @return DTL_ERROR_BUSY: none is free. Else as dtl_policy_submit.
+/// Otherwise it acts like dtl_policy_submit. In particular, for inline resources it waits for work
+/// that the task left running.
+///
+/// @param key   Key for policies that learn. {0, 0} = the address of the function.
+/// @param task  Function of the task, see dtl_policy_task_fn_t.
+/// @param arg   Passed to `task`.
+/// @param out   The submission; see dtl_policy_submit. NULL = not wanted.
+/// @return The status of a table of the program that did not accept the task.
+///         DTL_ERROR_BUSY: no resource is free.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid, or the event that the task left is not.
 /// Equivalent: oneDPL's try_submit.
 pub unsafe fn dtl_policy_try_submit(
     policy: dtl_policy_t,
@@ -6222,12 +6787,22 @@ pub unsafe fn dtl_policy_try_submit(
     out: *mut dtl_submission_t,
 ) -> dtl_status_t;
 
-/// As dtl_policy_submit, and waits until the task has ended.
+/// Submits a task and blocks until it has ended.
 ///
-/// @param timeout_ns  for a resource and for the end together.
-/// @return the task's status. DTL_ERROR_TIMEOUT: no resource became free (the task does not run),
-///         or it has not ended (it goes on; its failure is the next dtl_policy_wait_all's). Else as
-///         dtl_policy_submit.
+/// @param key         Key for policies that learn. {0, 0} = the address of the function.
+/// @param task        Function of the task, see dtl_policy_task_fn_t.
+/// @param arg         Passed to `task`.
+/// @param timeout_ns  Time limit in nanoseconds for a resource and the end together. 0 = do not
+///                    wait, DTL_TIMEOUT_INFINITE = no limit. It does not interrupt a function that
+///                    the calling thread runs. For inline resources it does not limit the wait for
+///                    work that the function left running.
+/// @return The status of the task, or of a table of the program that did not accept it.
+///         DTL_ERROR_TIMEOUT: no resource became free (the task does not run), or the task has not
+///         ended (it continues, and the next dtl_policy_wait_all returns its failure).
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid, or the event that the task left is not.
 /// Equivalent: oneDPL's submit_and_wait.
 pub unsafe fn dtl_policy_submit_and_wait(
     policy: dtl_policy_t,
@@ -6237,55 +6812,65 @@ pub unsafe fn dtl_policy_submit_and_wait(
     timeout_ns: u64,
 ) -> dtl_status_t;
 
-/// Waits until a submission has ended; then it is complete, and `status` in it is the task's.
+/// Blocks until a submission is complete; its `status` is then that of the task.
 ///
-/// @param submission  [externally synchronised]; a complete one answers at once.
-/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
-///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for
-///         before.
-///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the
-///         task have said is not kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell
-///         that.
+/// @param submission  The submission, updated. A complete one returns immediately. [externally
+///                    synchronised]
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The status of the task. Error texts of dtl_ calls inside the task are not preserved
+///         here; use dtl_policy_submit_and_wait or dtl_policy_wait_all for that.
+///         DTL_ERROR_TIMEOUT: the task has not ended. The submission is unchanged.
+///         DTL_ERROR_INVALID_HANDLE: the policy was destroyed, or a copy of the submission was
+///         waited for before. DTL_ERROR_CANCELED: the policy was released during the call.
 pub unsafe fn dtl_submission_wait(
     submission: *mut dtl_submission_t,
     timeout_ns: u64,
 ) -> dtl_status_t;
 
-/// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure
-/// is the next dtl_policy_wait_all's. A complete submission: nothing happens.
+/// Releases a submission for which no call will wait; its ticket becomes 0.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
+/// The task continues, and the next dtl_policy_wait_all returns its failure. A complete submission
+/// is not changed.
+///
+/// @param submission  The submission, updated. [externally synchronised]
+/// @return DTL_ERROR_INVALID_HANDLE: the policy was destroyed, or a copy of the submission was
+///         waited for or released before.
 pub unsafe fn dtl_submission_release(submission: *mut dtl_submission_t) -> dtl_status_t;
 
-/// The resource that a submission's task was given: the element of the policy's list.
+/// Returns the resource that was selected for a submission.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: the policy is gone.
+/// @param out  The element of the list of the policy.
+/// @return DTL_ERROR_INVALID_HANDLE: the policy was destroyed.
 pub unsafe fn dtl_submission_resource(
     submission: *const dtl_submission_t,
     out: *mut dtl_resource_t,
 ) -> dtl_status_t;
 
-/// Waits for everything that was submitted before; not for tasks that other threads' submits are
-/// running now. Not to be called by a task.
+/// Blocks until everything that was submitted before has ended.
 ///
-/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit. Only without a limit the
-///                    table's wait_resource is called.
-/// @return the first failure of a task whose submission nobody has, once, else of a stream or
-///         wait_resource.
-///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released
-///         meanwhile.
+/// Does not wait for tasks that submits of other threads are running at the moment. A task must not
+/// call it.
+///
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+///                    table's wait_resource is called only without a limit.
+/// @return The first failure of a task whose submission is not owned by anyone, reported once;
+///         otherwise that of a stream or of wait_resource. DTL_ERROR_TIMEOUT: a task has not ended.
+///         DTL_ERROR_CANCELED: the policy was released during the call.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 /// Equivalent: oneDPL's wait(policy.get_submission_group()).
 pub safe fn dtl_policy_wait_all(policy: dtl_policy_t, timeout_ns: u64) -> dtl_status_t;
 
-/// For a program's own kind of resources: a task has ended. Exactly once for each selection whose
-/// submit succeeded, from any thread, also before that submit returns.
+/// Reports that a task on a custom kind of resources has ended.
 ///
-/// @param selection  what submit was given, or a copy.
-/// @param status     the task's.
-/// @param time_ns    how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME; else
-///                   ignored.
-/// @return DTL_ERROR_INVALID_HANDLE: reported before, or the policy is gone. Nothing happens then.
+/// Call it exactly once for each selection whose submit succeeded, in any thread, also before that
+/// submit returns.
+///
+/// @param selection  The selection passed to submit, or a copy of it.
+/// @param status     Status of the task.
+/// @param time_ns    Duration of the task in nanoseconds if wanted_info has DTL_INFO_TASK_TIME;
+///                   otherwise ignored.
+/// @return DTL_ERROR_INVALID_HANDLE: the end was reported before, or the policy was destroyed. The
+///         call has no effect.
 pub unsafe fn dtl_selection_end(
     selection: *const dtl_selection_t,
     status: dtl_status_t,
@@ -6295,54 +6880,59 @@ pub unsafe fn dtl_selection_end(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Dispatchers: who does an operation.
+// Dispatchers: select the handler of an operation.
 
 unsafe extern "C" {
 
-/// Creates a dispatcher without handlers. The rules are at dtl_dispatch_key_t.
+/// Creates a dispatcher without handlers. dtl_dispatch_key_t states the rules.
 ///
-/// @param flags  0, or DTL_DISPATCHER_STRICT_DACE.
-/// @param out    the dispatcher; destroy it with dtl_dispatcher_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT: flags. DTL_ERROR_LIMIT: no handle is left.
+/// @param flags  0 or DTL_DISPATCHER_STRICT_DACE.
+/// @param out    The dispatcher. The caller owns it; destroy it with dtl_dispatcher_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `flags` has unknown bits.
+///         DTL_ERROR_LIMIT: no handle is left.
 /// Threads: any. Equivalent: DaCe's TargetDispatcher.
 pub unsafe fn dtl_dispatcher_create(
     flags: u64,
     out: *mut dtl_dispatcher_t,
 ) -> dtl_status_t;
 
-/// Destroys a dispatcher and unregisters all of its handlers. Invocations that run go on; `destroy`
-/// of their data follows them. The null dispatcher and the default one: nothing happens.
+/// Destroys a dispatcher and unregisters all its handlers.
 ///
-/// Threads: any.
+/// Invocations in progress continue, and `destroy` of their data is called after them. For
+/// DTL_DISPATCHER_NULL and the default dispatcher the call has no effect.
 pub safe fn dtl_dispatcher_destroy(dispatcher: dtl_dispatcher_t) -> dtl_status_t;
 
-/// The dispatcher that the library itself consults before it allocates, copies, launches or
-/// compiles: handlers that are registered here also serve programs that are unaware of them. The
-/// library's built-in way is the default of each of its operations here (rule 4);
-/// dtl_dispatch_explain shows it. It exists whenever the library does.
+/// Returns the dispatcher that the library itself queries before it allocates, copies, launches or
+/// compiles.
 ///
-/// Without handlers here nothing becomes slower. Pools, fills and the memory of communicators and
-/// windows are not dispatched.
+/// Handlers registered here also serve programs that are unaware of them. The library's
+/// implementation is the default of each of its operations here (rule 4 of dtl_dispatch_key_t), as
+/// dtl_dispatch_explain shows. The dispatcher exists while the library is initialised. Without
+/// handlers it costs no time. Pools, fills, and the memory of communicators and windows are not
+/// dispatched.
 pub safe fn dtl_dispatcher_default() -> dtl_dispatcher_t;
 
-/// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
-/// under none. Calls that begin after it has returned find it; others may.
+/// Registers a handler under one or several keys: under all of them, or under none if one is
+/// refused.
 ///
-/// @param dispatcher  dtl_dispatcher_default() or one of dtl_dispatcher_create.
-/// @param keys        key_count of them, all different; copied.
-/// @param key_count   1 to 1024. Of each operation a dispatcher takes 1024 keys with predicates and
-///                    1024 without.
-/// @param handler     start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until
+/// Calls that begin after the return find it; calls in progress may.
+///
+/// @param dispatcher  dtl_dispatcher_default(), or one from dtl_dispatcher_create.
+/// @param keys        `key_count` keys, all different. Copied.
+/// @param key_count   1 to 1024. For each operation a dispatcher accepts 1024 keys with predicates
+///                    and 1024 without.
+/// @param handler     Start from DTL_DISPATCH_HANDLER_INIT. Copied. `user` must live until
 ///                    `destroy` is called.
-/// @param out         the registration: dtl_dispatch_unregister ends it, dtl_dispatcher_destroy and
-///                    dtl_finalize do too.
-/// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler.
-///         DTL_ERROR_INVALID_ARGUMENT: a key (the text has its index), for example one of the
-///         library's operations with a word of the wrong enumeration in a slot (see
-///         dtl_dispatch_query_t); flags, name, or parts that do not go together.
-///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT:
-///         too many keys. After a failure `destroy` is not called.
-/// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
+/// @param out         The registration. End it with dtl_dispatch_unregister; dtl_dispatcher_destroy
+///                    and dtl_finalize end it too.
+/// @return After a failure `destroy` is not called.
+///         DTL_ERROR_ALREADY_EXISTS: rule 6 of dtl_dispatch_key_t. The text names key and handler.
+///         DTL_ERROR_INVALID_ARGUMENT: a key is not valid (the text has its index), for example
+///         because a slot of one of the library's operations has a word of a wrong enumeration (see
+///         dtl_dispatch_query_t). Also if flags, name or a combination of fields of the handler is
+///         not valid. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
+///         DTL_ERROR_LIMIT: there are too many keys.
+/// Threads: any. Equivalent: DaCe's register_copy_dispatcher and similar functions.
 pub unsafe fn dtl_dispatch_register(
     dispatcher: dtl_dispatcher_t,
     keys: *const dtl_dispatch_key_t,
@@ -6351,27 +6941,30 @@ pub unsafe fn dtl_dispatch_register(
     out: *mut dtl_registration_t,
 ) -> dtl_status_t;
 
-/// Ends a registration: its handler is not chosen any more. A handler that it replaced is there
-/// again. Invocations that run go on; `destroy` is called before this returns if nobody is in the
-/// library meanwhile, else after the last of them left.
+/// Unregisters a handler: it is no longer chosen.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: unregistered before. DTL_ERROR_INVALID_ARGUMENT: it is another
-///         dispatcher's, or the library's own.
-/// Threads: any; also in the handler itself.
+/// A handler that it replaced becomes active again. Invocations in progress continue. `destroy` is
+/// called before the return if no other thread is inside the library, otherwise after the last of
+/// them has left.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: it was unregistered before.
+///         DTL_ERROR_INVALID_ARGUMENT: it belongs to another dispatcher or to the library.
+/// Threads: any, also in the handler itself.
 pub safe fn dtl_dispatch_unregister(
     dispatcher: dtl_dispatcher_t,
     registration: dtl_registration_t,
 ) -> dtl_status_t;
 
-/// Finds the handler of a query, by the rules at dtl_dispatch_key_t. Asks predicates; invokes
+/// Finds the handler of a query by the rules of dtl_dispatch_key_t. Calls predicates; invokes
 /// nothing.
 ///
-/// @param query  start from DTL_DISPATCH_QUERY_INIT.
-/// @param out    its registration; may be stale as soon as another thread unregisters it.
-/// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED:
-///         it is illegal, with the handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is
-///         none (where a key fits, the query's words are not looked up). Else what a predicate
-///         failed with.
+/// @param query  Start from DTL_DISPATCH_QUERY_INIT.
+/// @param out    The registration. It becomes stale when another thread unregisters it.
+/// @return The status of a predicate that failed. DTL_ERROR_NOT_FOUND: no key matches.
+///         DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
+///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration. (If a key matches, the
+///         words of the query are not verified.)
 /// Threads: any; takes no lock.
 pub unsafe fn dtl_dispatch_find(
     dispatcher: dtl_dispatcher_t,
@@ -6379,39 +6972,46 @@ pub unsafe fn dtl_dispatch_find(
     out: *mut dtl_registration_t,
 ) -> dtl_status_t;
 
-/// Finds the handler of a query and has it perform the operation. The library's built-in operations
-/// can be invoked like any other, with the args that the table at dtl_dispatch_query_t names.
+/// Finds the handler of a query and performs the operation with it.
 ///
-/// @param query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
-/// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to
-///                   be destroyed with dtl_event_destroy; null if all is done.
-/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers
-///         run within each other on this thread, so one invokes what it does itself; the handler is
-///         not called. (A query of the library itself, as in dtl_mem_copy, never leads to a handler
-///         that the thread is in.)
-/// Threads: any; takes no lock. May block as the handler does.
+/// Built-in operations of the library can be invoked like any other, with the args that
+/// dtl_dispatch_query_t lists. Blocks as long as the handler does.
+///
+/// @param query      Start from DTL_DISPATCH_QUERY_INIT. `args` is the struct of the operation.
+/// @param out_event  NULL = all work is complete when the call returns. Otherwise it receives an
+///                   event for work that continues, which the caller owns and destroys with
+///                   dtl_event_destroy, or null if all work is complete.
+/// @return The status of the handler or of a predicate that failed.
+///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
+///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration.
+///         DTL_ERROR_NATIVE_BACKEND: the handler returned an event that is not live.
+///         DTL_ERROR_LIMIT: 64 handlers are nested on this thread, so one invokes itself. The
+///         handler is not called. (A query of the library itself, as in dtl_mem_copy, never leads
+///         to a handler that is running on the thread.)
+/// Threads: any; takes no lock.
 pub unsafe fn dtl_dispatch_invoke(
     dispatcher: dtl_dispatcher_t,
     query: *const dtl_dispatch_query_t,
     out_event: *mut dtl_event_t,
 ) -> dtl_status_t;
 
-/// Describes how the handler of a query is chosen: a line for each one whose key fits, in the order
-/// of the rules, with the result of its predicate (all of them are called), then the choice or the
-/// refusal. For the default dispatcher there is also a line for each built-in operation that fits:
-/// for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it
-/// has (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
-/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY)
-/// fits all of these. The handlers that other values there would lead to follow as lines
-/// "elsewhere".
+/// Describes how the handler of a query is chosen.
 ///
-/// @param query    start from DTL_DISPATCH_QUERY_INIT.
-/// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
-/// @param cap      bytes of room.
-/// @param out_len  bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds
-///         nothing is no failure here.
-/// Threads: any.
+/// The text has a line for each handler whose key matches, in the order of the rules, with the
+/// result of its predicate (all predicates are called). Then comes the choice or the refusal. For
+/// the default dispatcher there is also a line for each built-in operation that matches: for
+/// DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it has
+/// (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
+/// DTL_OPERATION_COMPILE of every compiler. DTL_DISPATCH_ANY in the query matches all of these.
+/// Handlers to which other values there would lead follow as lines "elsewhere".
+///
+/// @param query    Start from DTL_DISPATCH_QUERY_INIT.
+/// @param buf      Buffer for the text and its NUL. NULL with cap 0 to query only the length.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Length of the text in bytes without the NUL; may be NULL.
+/// @return A query without a handler is not a failure here.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. *out_len was written.
 pub unsafe fn dtl_dispatch_explain(
     dispatcher: dtl_dispatcher_t,
     query: *const dtl_dispatch_query_t,
@@ -6423,21 +7023,22 @@ pub unsafe fn dtl_dispatch_explain(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Element types and reduction operations of the program's own. (Kinds, schedules and the like:
-// dtl_enum_register.)
+// User-defined dtypes and reduction operations: create, describe, destroy.
 
 unsafe extern "C" {
 
-/// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call
-/// that takes a dtype. Reduce it with an operation of dtl_op_create, DTL_OP_REPLACE or
-/// DTL_OP_NO_OP. Every rank makes its own; numbers need not agree, sizes must.
+/// Creates a user-defined dtype: `size_bytes` bytes without further meaning, for every call that
+/// takes a dtype. It can be reduced with an operation of dtl_op_create, DTL_OP_REPLACE or
+/// DTL_OP_NO_OP. Every rank creates its own; the numbers may differ between ranks, the sizes must
+/// agree.
 ///
-/// @param size_bytes  size of an element, padding included: sizeof. At least 1.
-/// @param name        for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
-/// @param out         the dtype, at least 4096; destroy it with dtl_dtype_destroy. dtl_finalize and
-///                    dtl_init_after_fork destroy all.
-/// @return DTL_ERROR_INVALID_ARGUMENT: size or name. DTL_ERROR_LIMIT: numbers are never used again,
-///         and 65536 dtypes were made in this process' life: make them once and keep them.
+/// @param size_bytes  size of an element in bytes with padding (sizeof), at least 1.
+/// @param name        name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out         the dtype, at least 4096. The caller owns it; destroy it with
+///                    dtl_dtype_destroy. dtl_finalize and dtl_init_after_fork destroy all.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` or `name` is invalid. DTL_ERROR_LIMIT: this
+///         process has created 65536 dtypes. Their numbers are never reused: create dtypes once and
+///         keep them.
 /// Threads: any. Equivalent: MPI_Type_contiguous of MPI_BYTE and MPI_Type_commit.
 pub unsafe fn dtl_dtype_create(
     size_bytes: u64,
@@ -6445,45 +7046,49 @@ pub unsafe fn dtl_dtype_create(
     out: *mut dtl_dtype_t,
 ) -> dtl_status_t;
 
-/// Destroys a dtype of dtl_dtype_create. Calls and requests that began with it go on.
+/// Destroys a dtype of dtl_dtype_create. Calls and requests that have started with it continue.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in dtype, or never made. DTL_ERROR_INVALID_HANDLE:
-///         destroyed before. Threads: any. Equivalent: MPI_Type_free.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the dtype is built-in, or was never created.
+///         DTL_ERROR_INVALID_HANDLE: it was destroyed before.
+/// Threads: any. Equivalent: MPI_Type_free.
 pub safe fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t;
 
-/// Size of an element of a dtype, built-in or the program's own.
+/// Returns the size of an element of a dtype, built-in or user-defined.
 ///
-/// @param out_size_bytes  size in bytes, padding included.
-/// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
+/// @param out_size_bytes  size in bytes, with padding.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the dtype was never created. DTL_ERROR_INVALID_HANDLE: it
+///         was destroyed.
 /// Threads: any. Equivalent: MPI_Type_size.
 pub unsafe fn dtl_dtype_size(
     dtype: dtl_dtype_t,
     out_size_bytes: *mut u64,
 ) -> dtl_status_t;
 
-/// Name of a dtype: as given, or "FLOAT64" for DTL_DTYPE_FLOAT64.
+/// Returns the name of a dtype: as passed to dtl_dtype_create, or "FLOAT64" for DTL_DTYPE_FLOAT64.
 ///
 /// @param out_name  the text. It stays valid until the process ends; do not free it.
-/// @return as dtl_dtype_size. Threads: any. Equivalent: MPI_Type_get_name.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the dtype was never created. DTL_ERROR_INVALID_HANDLE: it
+///         was destroyed.
+/// Threads: any. Equivalent: MPI_Type_get_name.
 pub unsafe fn dtl_dtype_name(
     dtype: dtl_dtype_t,
     out_name: *mut *const c_char,
 ) -> dtl_status_t;
 
-/// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
-/// the dtype is passed to the function. Every rank makes its own, of the same function. The numbers
+/// Creates a user-defined reduction operation. It applies to every dtype, built-in or not: the
+/// dtype is passed to the function. Every rank creates its own, with the same function. The numbers
 /// may differ between ranks; the flags must agree.
 ///
-/// @param fn     see dtl_op_fn_t; must be associative.
-/// @param user   handed to each call; must live until the last collective with the operation is
-///               over.
-/// @param flags  DTL_OP_COMMUTES, or 0: operands are then taken in the order of ranks.
-/// @param name   for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
-/// @param out    the operation, at least 4096; destroy it with dtl_op_destroy. dtl_finalize and
-///               dtl_init_after_fork destroy all.
-/// @return DTL_ERROR_NULL_POINTER: fn, name or out. DTL_ERROR_INVALID_ARGUMENT: flags or name.
-///         DTL_ERROR_LIMIT: numbers are never used again, and 65536 operations were made in this
-///         process' life: make them once and keep them.
+/// @param fn     the function, see dtl_op_fn_t; it must be associative.
+/// @param user   pointer that is passed to each call; must stay valid until the last collective
+///               with the operation is complete.
+/// @param flags  DTL_OP_COMMUTES, or 0: the operands are then combined in the order of ranks.
+/// @param name   name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out    the operation, at least 4096. The caller owns it; destroy it with dtl_op_destroy.
+///               dtl_finalize and dtl_init_after_fork destroy all.
+/// @return DTL_ERROR_NULL_POINTER: `fn`, `name` or `out` is NULL. DTL_ERROR_INVALID_ARGUMENT:
+///         `flags` or `name` is invalid. DTL_ERROR_LIMIT: this process has created 65536
+///         operations. Their numbers are never reused: create operations once and keep them.
 /// Threads: any. Equivalent: MPI_Op_create.
 pub unsafe fn dtl_op_create(
     r#fn: dtl_op_fn_t,
@@ -6493,17 +7098,19 @@ pub unsafe fn dtl_op_create(
     out: *mut dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Destroys an operation of dtl_op_create. A collective that runs with it goes on, so keep what
-/// `user` points to until it is over.
+/// Destroys an operation of dtl_op_create. A collective that is in progress with it continues, so
+/// `user` must stay valid until it is complete.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in operation, or never made.
-///         DTL_ERROR_INVALID_HANDLE: destroyed before. Threads: any. Equivalent: MPI_Op_free.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the operation is built-in, or was never created.
+///         DTL_ERROR_INVALID_HANDLE: it was destroyed before.
+/// Threads: any. Equivalent: MPI_Op_free.
 pub safe fn dtl_op_destroy(op: dtl_reduce_op_t) -> dtl_status_t;
 
-/// Name of an operation: as given, or "SUM" for DTL_OP_SUM.
+/// Returns the name of an operation: as passed to dtl_op_create, or "SUM" for DTL_OP_SUM.
 ///
 /// @param out_name  the text. It stays valid until the process ends; do not free it.
-/// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the operation was never created. DTL_ERROR_INVALID_HANDLE:
+///         it was destroyed.
 /// Threads: any.
 pub unsafe fn dtl_op_name(
     op: dtl_reduce_op_t,
@@ -6513,82 +7120,82 @@ pub unsafe fn dtl_op_name(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Communicators: open, describe, end.
+// Communicators: open, describe, destroy.
 
 unsafe extern "C" {
 
-/// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
-/// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared
-/// memory if all ranks run on this node ("shm"), over several nodes "hier", else "mpi". Collective
-/// at the first use: all ranks open it.
+/// Returns the job's communicator, DTL_COMM_WORLD, and opens it if this is its first use. Its kind
+/// is that of dtl_init, else DTL_COMM, else "auto": "self" for one rank without a launcher, "shm"
+/// if all ranks run on this node, "hier" on several nodes, else "mpi". Collective at the first use:
+/// all ranks open it.
 ///
-/// @param out  DTL_COMM_WORLD. Nothing to free; dtl_finalize closes it.
-/// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text names what is missing). DTL_ERROR_TIMEOUT:
-///         ranks are missing after 30 s (or DTL_TIMEOUT if that is less); the text names them.
-/// Equivalent: MPI_COMM_WORLD.
+/// @param out  DTL_COMM_WORLD. There is nothing to free; dtl_finalize closes it.
+/// @return DTL_ERROR_UNAVAILABLE: no kind is usable; the text names what is missing.
+///         DTL_ERROR_TIMEOUT: ranks are missing after 30 s, or DTL_TIMEOUT if that is less; the
+///         text names them. Equivalent: MPI_COMM_WORLD.
 pub unsafe fn dtl_comm_get_world(out: *mut dtl_comm_t) -> dtl_status_t;
 
-/// Opens a communicator. Collective: all its ranks call it, with descriptions that agree. All ranks
-/// must open the communicators of one job in the same order. Threads that open communicators at the
-/// same time must give each one a job of its own (desc.job).
+/// Opens a communicator. Collective: all its ranks call it, with descriptions that agree, and open
+/// the communicators of one job in the same order. Threads that open communicators at the same time
+/// must use different jobs (desc.job).
 ///
-/// @param desc  kind, ranks, time limit; start from DTL_COMM_DESC_INIT. NULL = all defaults.
-/// @param out   yours; end it with dtl_comm_destroy.
-/// @return DTL_ERROR_NOT_FOUND: no such kind (the text lists them). DTL_ERROR_UNAVAILABLE: it
-///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after 30 s, or
-///         desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes, or a
-///         limit of the system is reached (open files: "shm" takes one for each other rank, while
-///         it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS: another process claims this rank.
-///         DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: NCCL failed (the text has its
-///         number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also
-///         two ranks on one device). A failure is one on every rank that was there; nothing stays
-///         open. One exception: over a registered kind, and over an MPI where messages are the
-///         library's own, receives are posted after the ranks have met. A rank whose transport
-///         refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that status. On the other
-///         ranks what needs this rank ends with DTL_ERROR_RANK_FAILURE; or at the time limit, if
-///         this rank cannot send either.
+/// @param desc  kind, ranks and time limit; start from DTL_COMM_DESC_INIT. NULL: all defaults.
+/// @param out   the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_NOT_FOUND: no such kind; the text lists the known ones. DTL_ERROR_UNAVAILABLE:
+///         the kind cannot run here. DTL_ERROR_TIMEOUT: ranks are missing after 30 s, or
+///         desc.timeout_ns if that is less; the text names them. DTL_ERROR_LIMIT: more ranks than
+///         the kind supports, or a limit of the system (open files: "shm" needs one per other rank,
+///         on rank 0 two during the call). DTL_ERROR_ALREADY_EXISTS: another process claims this
+///         rank. DTL_ERROR_INVALID_HANDLE: desc.over is not a communicator. DTL_ERROR_NCCL: NCCL
+///         failed; the text has its number and message. DTL_ERROR_INVALID_RANK: desc.rank is not in
+///         0 ... size-1. DTL_ERROR_INVALID_ARGUMENT: a field is invalid (kind "nccl": also two
+///         ranks on one device). A failure is one on every rank that took part, and nothing stays
+///         open. Exception: over a registered kind, and over an MPI where messages are the
+///         library's own, receives are posted after the ranks have met. If the transport of a rank
+///         refuses them (`irecv` of dtl_comm_vtable_t), that rank alone fails, with that status. On
+///         the other ranks, operations that need this rank end with DTL_ERROR_RANK_FAILURE, or at
+///         the time limit if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 pub unsafe fn dtl_comm_open(
     desc: *const dtl_comm_desc_t,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t;
 
-/// Destroys a communicator. Calls of other threads that wait on it return DTL_ERROR_CANCELED;
-/// requests in flight are withdrawn (one that has been matched finishes first) and all its
-/// requests' handles become stale; messages that were sent stay receivable by the peers. A
-/// collective that is in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF:
-/// nothing happens.
+/// Destroys a communicator. Waiting calls of other threads on it return DTL_ERROR_CANCELED.
+/// Requests in flight are cancelled (a matched one completes first), and all its request handles
+/// become stale. Sent messages can still be received by the peers. A collective in flight is
+/// abandoned on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: no effect.
 ///
-/// The call waits for no other rank. What another rank still needs of this rank on this
-/// communicator ends there with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink leaves this rank out,
-/// where a rank that left is noticed (docs/explanation/promises.md: by which kinds, and of which
-/// communicators). Elsewhere it ends at the time limit.
+/// The call waits for no other rank. Operations of other ranks that still need this rank on this
+/// communicator end with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink excludes this rank, where the
+/// departure of a rank is detected (docs/explanation/promises.md: for which kinds and
+/// communicators). Elsewhere they end at the time limit.
 ///
-/// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a
-/// communicator with sends or collectives in flight is not destroyed: wait for them, then call
-/// again. Its receives may have been withdrawn by then. A call of another thread that waits inside
-/// MPI goes on until MPI ends it. All that was sent must have been received, and nothing may be
-/// sent to a rank that has destroyed its own already: MPI gives the communicator's context to a
-/// later one, with what is left in it. Where the library has messages of its own in flight over an
-/// MPI, a registered kind or "rdma" (a time limit has passed, say), destroy gives them up to 5 s to
-/// end, whatever the time limit: their buffers are the transport's until then. Over "rdma" what was
-/// withdrawn is none of them.
+/// MPI does not release an operation that it has started. So with MPI's own messages (see
+/// dtl_comm_desc_t) a communicator with sends or collectives in flight is not destroyed: wait for
+/// them, then call again. Its receives may have been cancelled by then. A call of another thread
+/// that waits inside MPI continues until MPI ends it. All sent messages must have been received,
+/// and nothing may be sent to a rank that has already destroyed its handle: MPI reuses the context
+/// of the communicator, with everything left in it.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own
-///         collective is; or a call on it is further up this thread, in a function of the program's
-///         that it has called (see dtl_op_fn_t).
-///         DTL_ERROR_TIMEOUT: a registered kind has not given back what its requests have in flight
-///         for 5 s; the communicator stays.
+/// If the library's own messages are in flight over an MPI, a registered kind or "rdma" (for
+/// example after a time limit), the call waits up to 5 s for them, whatever the time limit: until
+/// then the transport uses their buffers. On kind "rdma", cancelled operations do not count.
+///
+/// @return DTL_ERROR_NOT_SUPPORTED: a send of MPI's own is in flight. DTL_ERROR_BUSY: a collective
+///         of MPI's own is in flight, or the call comes from a callback of a call on the
+///         communicator (see dtl_op_fn_t). DTL_ERROR_TIMEOUT: a registered kind has not released
+///         the operations of its requests within 5 s; the communicator stays.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 pub safe fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t;
 
-/// This process' rank, 0 ... size-1. Equivalent: MPI_Comm_rank.
+/// Returns the rank of this process, 0 ... size-1. Equivalent: MPI_Comm_rank.
 pub unsafe fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t;
 
-/// Number of ranks. Equivalent: MPI_Comm_size.
+/// Returns the number of ranks. Equivalent: MPI_Comm_size.
 pub unsafe fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> dtl_status_t;
 
-/// Describes a communicator: ranks, kind, how its data moves, how many ranks have failed.
+/// Describes a communicator: ranks, kind, how its data moves, and how many ranks have failed.
 ///
 /// @param out_info  start from DTL_COMM_INFO_INIT.
 pub unsafe fn dtl_comm_info(
@@ -6599,30 +7206,32 @@ pub unsafe fn dtl_comm_info(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Communicators whose ranks are threads of one process.
+// Communicators: ranks that are threads of one process.
 
 unsafe extern "C" {
 
-/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r,
-/// meant for one thread each, though any thread may use any of them; everything that a communicator
-/// can do works, between these ranks. Messages are copied once, from buffer to buffer, by whichever
-/// of sender and receiver comes second. A thread that waits long sleeps, so there may be far more
+/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r.
+/// Each is meant for one thread, but any thread may use any of them. All operations on
+/// communicators work between these ranks. A message is copied once, from buffer to buffer, by the
+/// later one of sender and receiver. A thread that waits for long sleeps, so there may be many more
 /// threads than cores.
 ///
-/// Each rank is destroyed on its own (dtl_comm_destroy), and has left then: what it sent stays
-/// receivable, but what needs it from then on ends with DTL_ERROR_RANK_FAILURE at the others:
-/// receives from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for
-/// the others until something has needed the rank that left; then it ends like that, too. A thread
-/// that merely ends has not left.
+/// Each rank is destroyed separately (dtl_comm_destroy) and has then left. Messages that it sent
+/// can still be received. Operations of other ranks that need it from then on end with
+/// DTL_ERROR_RANK_FAILURE: receives from it, sends to it, collectives. A receive from
+/// DTL_ANY_SOURCE continues to wait for the other ranks until an operation has needed the rank that
+/// left; then it ends with the same status. A thread that merely ends has not left.
 ///
-/// @param size        number of ranks, 1 to 4096. The ranks' tables of each other take 4 bytes for
-///                    each pair: 256 KiB for 256 ranks, 64 MiB for 4096; pairs that talk take more.
-/// @param timeout_ns  time limit in nanoseconds of each blocking call; 0 = from DTL_TIMEOUT, else
+/// @param size        number of ranks, 1 to 4096. Their tables of each other take 4 bytes per pair:
+///                    256 KiB for 256 ranks, 64 MiB for 4096. Pairs that communicate take more.
+/// @param timeout_ns  time limit of each blocking call in nanoseconds. 0: from DTL_TIMEOUT, else
 ///                    DTL_TIMEOUT_INFINITE.
-/// @param out         `size` communicators; yours. Written only if all are there.
-/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_LIMIT: size. DTL_ERROR_OUT_OF_MEMORY.
-///         DTL_ERROR_LIMIT: no handles left. After a failure nothing stays open.
-/// Threads: any; not collective, one call makes all ranks. Equivalent: none in MPI (endpoints were
+/// @param out         room for `size` communicators, written only on success. The caller owns them;
+///                    destroy each with dtl_comm_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size` is less than 1. DTL_ERROR_LIMIT: `size` is more than
+///         4096, or no handles are left. DTL_ERROR_OUT_OF_MEMORY: no memory for the tables. After a
+///         failure nothing stays open.
+/// Threads: any; not collective, one call opens all ranks. Equivalent: none in MPI (endpoints were
 /// proposed for it); ncclCommInitAll.
 pub unsafe fn dtl_comm_threads(
     size: i32,
@@ -6633,79 +7242,77 @@ pub unsafe fn dtl_comm_threads(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Communicators over MPI's.
+// Communicators: over an MPI communicator.
 
 unsafe extern "C" {
 
-/// Opens a communicator of kind "mpi" over the ranks of one of the program's MPI communicators, in
-/// the same order. Needs no mpi.h here and no MPI at build time: the MPI that is in the process is
-/// used, be it Open MPI, MPICH, Intel MPI or another of MPICH's family, or one with the standard
-/// binary interface (libmpi_abi). Collective over the communicator.
+/// Opens a communicator of kind "mpi" over the ranks of an MPI communicator of the program, in the
+/// same order. Collective over that communicator. Needs neither mpi.h nor an MPI at build time: it
+/// uses the MPI in the process, which is Open MPI, MPICH, Intel MPI or another derivative of MPICH,
+/// or one with the standard ABI (libmpi_abi).
 ///
 ///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C; libmpi_abi:
 ///                                                                               MPI_Comm_toint
 ///     lib.dtl_comm_from_mpi_fint(mpi4py.MPI.COMM_WORLD.py2f(), byref(comm))     # Python
 ///
-/// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours,
-/// keeps its error handler, and may be freed while `out` lives. (With messages on the communicator
-/// itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
+/// The MPI communicator is duplicated, so its messages never match those of `out`. The caller still
+/// owns it; it keeps its error handler and may be freed while `out` exists. (For messages on the
+/// communicator itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
 ///
-/// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`,
-/// or call dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out`
-/// answer DTL_ERROR_INVALID_STATE from the beginning of MPI_Finalize on, and dtl_comm_destroy
-/// succeeds. (Without this function, dtl_comm_open with kind "mpi" initialises MPI if the program
-/// has not, with MPI_THREAD_MULTIPLE; the last dtl_finalize then finalises it, and MPI cannot be
-/// started again in this process. A rank that ends without is one that has failed to Open MPI's
-/// launcher.)
+/// Order of calls. MPI must be initialised. The library never finalises an MPI that the program has
+/// initialised. Destroy `out`, or call dtl_finalize, before MPI_Finalize. In the other order
+/// nothing crashes: from the beginning of MPI_Finalize, calls on `out` return
+/// DTL_ERROR_INVALID_STATE, and dtl_comm_destroy succeeds. (Without this function, dtl_comm_open
+/// with kind "mpi" initialises MPI with MPI_THREAD_MULTIPLE if the program has not. The last
+/// dtl_finalize then finalises it, and MPI cannot be initialised again in this process. Open MPI's
+/// launcher treats a rank that exits without it as failed.)
 ///
-/// @param comm  what MPI_Comm_c2f or MPI_Comm_toint gives (in Fortran the communicator itself, an
+/// @param comm  result of MPI_Comm_c2f or MPI_Comm_toint (in Fortran the communicator itself, an
 ///              MPI_Fint).
-/// @param out   yours; end it with dtl_comm_destroy.
+/// @param out   the communicator. The caller owns it; destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_INVALID_STATE: MPI is not initialised, or is finalised.
-///         DTL_ERROR_INVALID_ARGUMENT: MPI_COMM_NULL or an intercommunicator.
-///         DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be used (why is in the text).
-///         DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI answered an
-///         error (class and text in dtl_last_error). A number that is no communicator's, or that of
-///         one which was freed, is an error that MPI may end the process for.
-/// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns,
-/// calls of MPI by the program at the same time are yours to keep apart. Below: the thread that
+///         DTL_ERROR_INVALID_ARGUMENT: the communicator is MPI_COMM_NULL or an intercommunicator.
+///         DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be used; the text gives the reason.
+///         DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI returned an
+///         error; dtl_last_error has its class and text. For a number that is not a communicator,
+///         or is that of a freed one, MPI may end the process.
+/// Threads: with MPI_THREAD_MULTIPLE any. With MPI_THREAD_SERIALIZED any; the library serialises
+/// its own calls, and the program must not call MPI at the same time. Below that: the thread that
 /// initialised MPI; others get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`,
-/// except dtl_comm_destroy: with nothing in flight it succeeds in any thread, and MPI's
-/// communicator is then freed by the next call in a thread that may call MPI. Equivalent:
-/// MPI_Comm_dup.
+/// except dtl_comm_destroy: with nothing in flight it succeeds in any thread, and the next call in
+/// a thread that may call MPI then frees MPI's communicator. Equivalent: MPI_Comm_dup.
 pub unsafe fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t) -> dtl_status_t;
 
 }
 
 // -----------------------------------------------------------------------------------------------
-// Point to point: send, receive, exchange, probe. What returns at once: `p2p_start`.
+// Point to point: blocking send, receive, exchange, probe.
 
 unsafe extern "C" {
 
-/// Sends a message and returns when `buf` may be used again (which may be before it is received).
+/// Sends a message. Blocks until `buf` may be reused, which may be before the message is received.
 ///
-/// Of all messages and collectives: a buffer may be memory of any backend that this library
-/// allocated. What the host cannot reach is staged through host memory, or is an MPI's to reach
-/// that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
-/// call's or request's failure, with the backend's status. The work that writes a buffer must be
-/// done before it is sent: dtl_event_wait, or dtl_comm_isend_on.
+/// For all messages and collectives: a buffer may be memory that this library allocated on any
+/// backend. Memory that the host cannot access is staged through host memory, or passed to an MPI
+/// that can access it (docs/how-to/send-device-memory.md; dtl_explain reports which). If a copy
+/// fails, the call or request fails with the backend's status. Work that writes a buffer must be
+/// complete before the buffer is sent: use dtl_event_wait, or dtl_comm_isend_on.
 ///
-/// @param buf    `count` elements; NULL only for count 0.
-/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag    0 ... DTL_TAG_MAX.
-/// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the
-///         call that made it failed there, or it has destroyed it after a failure).
+/// @param buf   `count` elements; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE: `dest` died, left or takes no part in the communicator (the call
+///         that created it failed there, or it destroyed the communicator after a failure).
 ///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
-///         registered kind may be unable to cancel a message that has been matched. Then the call
-///         ends 5 s after its limit with this status, the text states that the transport has not
-///         given the buffer back, and the buffer must stay valid and unused as long as the process
-///         runs (the same text at another status means the same). DTL_ERROR_CANCELED: the
-///         communicator was destroyed meanwhile (not over MPI's own messages, see
-///         dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
-///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory.
-///         DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
-///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above
-///         MPI_TAG_UB.
+///         registered kind may be unable to cancel a matched message. Then the call returns this
+///         status 5 s after its limit, the text states that the transport has not released the
+///         buffer, and the buffer must stay valid and unused as long as the process runs. The same
+///         text with another status means the same. DTL_ERROR_CANCELED: the communicator was
+///         destroyed meanwhile (not with MPI's own messages, see dtl_comm_destroy).
+///         DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: a buffer exceeds
+///         its device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage a buffer.
+///         DTL_ERROR_INVALID_ARGUMENT: `tag`, `count` or `dtype` is invalid; with MPI's own
+///         messages also a tag above MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 pub unsafe fn dtl_comm_send(
     comm: dtl_comm_t,
@@ -6716,9 +7323,15 @@ pub unsafe fn dtl_comm_send(
     tag: i32,
 ) -> dtl_status_t;
 
-/// Sends a message and returns when a receive has begun to take it.
+/// Sends a message synchronously. Blocks until a matching receive has started to take it.
 ///
-/// @return as dtl_comm_send. Equivalent: MPI_Ssend.
+/// @param buf   `count` elements; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_send.
+/// Threads: any, several at once. Equivalent: MPI_Ssend.
 pub unsafe fn dtl_comm_ssend(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -6728,17 +7341,23 @@ pub unsafe fn dtl_comm_ssend(
     tag: i32,
 ) -> dtl_status_t;
 
-/// Receives a message: the oldest of `source` (or any) with `tag` (or any).
+/// Receives a message: the oldest of `source` (or any rank) with `tag` (or any tag). Blocks until
+/// it is in `buf`.
 ///
-/// @param buf     room for `count` elements; shorter messages are fine.
-/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
-/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out_info    NULL, or who sent it, its tag and its true size. Written also when truncated.
-/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see
-///         dtl_comm_desc_t, the content of `buf` and the size in `out_info` are what MPI makes them,
-///         and there are MPIs that end the process or write past `buf`: have room for the longest
-///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
-///         DTL_ERROR_RANK_FAILURE when any rank dies).
+/// @param buf       room for `count` elements; the message may be shorter.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+///                  NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer; `buf` is full. With MPI's own messages (see
+///         dtl_comm_desc_t) the MPI determines the content of `buf` and the size in `out_info`, and
+///         some MPIs end the process or write past `buf`: provide room for the longest message, or
+///         probe. DTL_ERROR_RANK_FAILURE: `source` died or left; with DTL_ANY_SOURCE, any rank
+///         died. DTL_ERROR_TIMEOUT: the time limit passed; the receive was cancelled (for
+///         registered kinds see dtl_comm_send). DTL_ERROR_CANCELED: the communicator was destroyed
+///         meanwhile. DTL_ERROR_INVALID_RANK: `source` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: a
+///         buffer exceeds its device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage a
+///         buffer. DTL_ERROR_INVALID_ARGUMENT: `tag`, `count` or `dtype` is invalid.
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 pub unsafe fn dtl_comm_recv(
     comm: dtl_comm_t,
@@ -6750,11 +7369,20 @@ pub unsafe fn dtl_comm_recv(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Sends one message and receives another at the same time, so that exchanges round a ring cannot
+/// Sends one message and receives another at the same time, so that exchanges in a ring cannot
 /// deadlock. The buffers must not overlap.
 ///
-/// @param dtype  of both messages. The other parameters: dtl_comm_send and dtl_comm_recv.
-/// @return as dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
+/// @param sbuf      `scount` elements to send.
+/// @param dest      a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param rbuf      room for `rcount` elements.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param dtype     dtype of both messages.
+/// @param out_info  source, tag and size of the received message; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and
+///         dtl_comm_recv. DTL_ERROR_INVALID_ARGUMENT is also returned if the buffers overlap.
+/// Equivalent: MPI_Sendrecv.
 pub unsafe fn dtl_comm_sendrecv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -6769,10 +7397,16 @@ pub unsafe fn dtl_comm_sendrecv(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Sends the buffer's message and receives another into the same buffer, at the same time.
+/// Sends the message in a buffer and receives another one into the same buffer, at the same time.
 ///
-/// @param buf  `count` elements to send, replaced by at most as many received.
-/// @return as dtl_comm_sendrecv; DTL_ERROR_OUT_OF_MEMORY: no memory for a copy of the message.
+/// @param buf       `count` elements to send, replaced by at most as many received ones.
+/// @param dest      a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param out_info  source, tag and size of the received message; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_OUT_OF_MEMORY: no
+///         memory for a copy of the message. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and dtl_comm_recv.
 /// Equivalent: MPI_Sendrecv_replace.
 pub unsafe fn dtl_comm_sendrecv_replace(
     comm: dtl_comm_t,
@@ -6786,11 +7420,16 @@ pub unsafe fn dtl_comm_sendrecv_replace(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Waits for a message that a receive with these arguments would take. It stays to be received.
+/// Blocks until there is a message that a receive with these arguments would take. It is not
+/// received.
 ///
-/// @param out_info  source, tag and true size of the message; NULL if they do not matter.
-/// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
-/// Equivalent: MPI_Probe.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_info  source, tag and size of the message; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv.
+/// Threads: another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
+/// MPI_Probe.
 pub unsafe fn dtl_comm_probe(
     comm: dtl_comm_t,
     source: i32,
@@ -6798,11 +7437,15 @@ pub unsafe fn dtl_comm_probe(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Asks, without waiting, whether there is a message that a receive would take; makes progress.
+/// Checks whether there is a message that a receive with these arguments would take. Does not
+/// block; makes progress.
 ///
+/// @param source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_found  1 or 0.
-/// @param out_info       NULL, or as in dtl_comm_probe; written if found.
-/// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
+/// @param out_info   source, tag and size of the message, written if there is one; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Iprobe.
 pub unsafe fn dtl_comm_iprobe(
     comm: dtl_comm_t,
     source: i32,
@@ -6811,15 +7454,21 @@ pub unsafe fn dtl_comm_iprobe(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
-/// `out` gets it, whatever other threads receive.
+/// Blocks until there is a message, like dtl_comm_probe, and matches it: only dtl_comm_mrecv or
+/// dtl_comm_imrecv with `out` receives it, whatever other threads do.
 ///
-/// @param out  yours until it is received; ends with its communicator. The sender of a
-///                     large or synchronous message waits until its receive starts. If the sender's
-///                     time limit passes before that, or its request is cancelled or destroyed, the
-///                     message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
-///                     messages (see dtl_comm_desc_t) cannot be cancelled: the sender waits.
-/// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out       the message. The caller owns it until it is received; it ends with its
+///                  communicator. The sender of a large or synchronous message waits until its
+///                  receive starts. If the sender's time limit passes before that, or its request
+///                  is cancelled or destroyed, the message is cancelled and its receive returns
+///                  DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t) cannot be
+///                  cancelled: the sender waits.
+/// @param out_info  source, tag and size of the message; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
+///         are not received. Equivalent: MPI_Mprobe.
 pub unsafe fn dtl_comm_mprobe(
     comm: dtl_comm_t,
     source: i32,
@@ -6828,12 +7477,17 @@ pub unsafe fn dtl_comm_mprobe(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Takes a message as dtl_comm_mprobe does, without waiting: only dtl_comm_mrecv or _imrecv with
-/// `out` gets it, whatever other threads receive.
+/// Matches a message like dtl_comm_mprobe. Does not block; makes progress.
 ///
-/// @param out_found    1 or 0.
-/// @param out  written if found.
-/// @return as dtl_comm_iprobe. Equivalent: MPI_Improbe.
+/// @param source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_found  1 or 0.
+/// @param out        the message, written if there is one, with the same rules as for
+///                   dtl_comm_mprobe.
+/// @param out_info   source, tag and size of the message, written if there is one; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
+///         are not received. Equivalent: MPI_Improbe.
 pub unsafe fn dtl_comm_improbe(
     comm: dtl_comm_t,
     source: i32,
@@ -6843,12 +7497,17 @@ pub unsafe fn dtl_comm_improbe(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails;
-/// only bad arguments (buf, count, dtype) leave the message to be received.
+/// Receives a probed message. Its handle is stale afterwards, also if the receive fails. Only if
+/// `buf`, `count` or `dtype` is invalid, the message can still be received.
 ///
-/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the
-///         sender cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent:
-///         MPI_Mrecv.
+/// @param buf       room for `count` elements; the message may be shorter.
+/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+///                  NULL.
+/// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_CANCELED: the
+///         sender cancelled the message (see dtl_comm_mprobe), and nothing was written; or the
+///         communicator was destroyed. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Mrecv.
 pub unsafe fn dtl_comm_mrecv(
     message: dtl_message_t,
     buf: *mut c_void,
@@ -6857,9 +7516,16 @@ pub unsafe fn dtl_comm_mrecv(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Starts to receive a message that was probed.
+/// Starts to receive a probed message. Does not block. The message handle is stale afterwards, as
+/// for dtl_comm_mrecv; `buf` must not be accessed until the request is complete.
 ///
-/// @return as dtl_comm_irecv and dtl_comm_mrecv. Equivalent: MPI_Imrecv.
+/// @param buf  room for `count` elements; the message may be shorter.
+/// @param out  the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_LIMIT: too many
+///         requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. The request returns DTL_ERROR_TRUNCATED,
+///         DTL_ERROR_CANCELED or DTL_ERROR_RANK_FAILURE, see dtl_comm_mrecv.
+/// Equivalent: MPI_Imrecv.
 pub unsafe fn dtl_comm_imrecv(
     message: dtl_message_t,
     buf: *mut c_void,
@@ -6871,25 +7537,32 @@ pub unsafe fn dtl_comm_imrecv(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Messages that wait for a stream's work.
+// Point to point: messages in stream order.
 
 unsafe extern "C" {
 
-/// Starts a send that begins when the work before an event's record is done, and returns at once: a
-/// kernel's result goes to another rank without this thread waiting for the kernel. The library
-/// looks after the event in every call that waits or tests, of this request or another. It begins
-/// when it is seen to be done, so sends that were started later may overtake it.
+/// Starts a send that begins when the work before an event's record is complete. Does not block:
+/// the result of a kernel is sent to another rank while this thread does not wait for the kernel.
+/// The library checks the event in every call that waits or tests, for this request or another. The
+/// send begins when the event is found complete, so sends that were started later may overtake it.
 ///
-/// @param buf    `count` elements, unchanged from the event's record until the request is done.
-/// @param event  its latest record counts; never recorded = done, so the send begins. Destroying
-///               the event changes nothing. Record it anew only when the request is done.
-/// @param out    the request; dtl_request_wait or _test ends it. A failure of the work before the
-///               record is the request's, and nothing is sent; the receiver goes on waiting.
-///               dtl_request_cancel and _destroy withdraw it at any time before it begins.
-/// @return as dtl_comm_isend. DTL_ERROR_INVALID_HANDLE: event. DTL_ERROR_INVALID_ARGUMENT: `buf` is
-///         memory that the host cannot reach (dtl_mem_kind_info) of another backend than the
-///         event's, among others.
-/// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, as far as there is one.
+/// @param buf    `count` elements, unchanged from the event's record until the request is complete.
+/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag    0 ... DTL_TAG_MAX.
+/// @param event  the latest record counts. An event that was never recorded is complete, so the
+///               send begins. Destroying the event has no effect. Record it again only after the
+///               request is complete.
+/// @param out    the request; complete it with dtl_request_wait or dtl_request_test. A failure of
+///               the work before the record is a failure of the request; nothing is sent, and the
+///               receiver continues to wait. dtl_request_cancel and dtl_request_destroy cancel the
+///               send at any time before it begins.
+/// @return DTL_ERROR_INVALID_HANDLE: `comm` or `event` does not exist. DTL_ERROR_INVALID_ARGUMENT:
+///         `buf` is memory that the host cannot access (dtl_mem_kind_info), of another backend than
+///         that of the event; or `tag`, `count` or `dtype` is invalid. DTL_ERROR_INVALID_RANK:
+///         `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns later failures, such as DTL_ERROR_RANK_FAILURE.
+/// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, approximately.
 pub unsafe fn dtl_comm_isend_on(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -6904,15 +7577,21 @@ pub unsafe fn dtl_comm_isend_on(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Point to point: what starts a message and returns at once.
+// Point to point: nonblocking and persistent messages.
 
 unsafe extern "C" {
 
-/// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
+/// Starts a send. Does not block. `buf` must stay unchanged until the request is complete.
 ///
-/// @param out  the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_send; failures of the message itself come with the request.
-/// Equivalent: MPI_Isend.
+/// @param buf   `count` elements; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @param out   the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`, `count`
+///         or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns the failure of the message: DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_CANCELED (see dtl_comm_send). Equivalent: MPI_Isend.
 pub unsafe fn dtl_comm_isend(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -6923,11 +7602,17 @@ pub unsafe fn dtl_comm_isend(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
+/// Starts a receive. Does not block. `buf` must not be accessed until the request is complete.
 ///
-/// @param out  the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_recv; failures of the message itself come with the request.
-/// Equivalent: MPI_Irecv.
+/// @param buf     room for `count` elements; the message may be shorter.
+/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out     the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK: `source` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`,
+///         `count` or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns the failure of the message: DTL_ERROR_TRUNCATED,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED (see dtl_comm_recv). Equivalent: MPI_Irecv.
 pub unsafe fn dtl_comm_irecv(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -6938,9 +7623,16 @@ pub unsafe fn dtl_comm_irecv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a synchronous send: the request is done when a receive has begun to take the message.
+/// Starts a synchronous send. Does not block. The request is complete when a matching receive has
+/// started to take the message.
 ///
-/// @return as dtl_comm_isend. Equivalent: MPI_Issend.
+/// @param buf   `count` elements, unchanged until the request is complete; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @param out   the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
+///         failures, see there. Equivalent: MPI_Issend.
 pub unsafe fn dtl_comm_issend(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -6951,11 +7643,16 @@ pub unsafe fn dtl_comm_issend(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Makes a persistent send, at rest: dtl_request_start starts it, as often as it is over.
+/// Creates an inactive persistent send. dtl_request_start starts it; it may be started again
+/// whenever it is complete.
 ///
-/// @param buf  `count` elements, read anew by each start.
-/// @param out  yours; end it with dtl_request_destroy.
-/// @return as dtl_comm_isend. Equivalent: MPI_Send_init.
+/// @param buf   `count` elements, read again by each start.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @param out   the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
+///         failures, see there. Equivalent: MPI_Send_init.
 pub unsafe fn dtl_comm_send_init(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -6966,11 +7663,16 @@ pub unsafe fn dtl_comm_send_init(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Makes a persistent receive, at rest: dtl_request_start starts it, as often as it is over.
+/// Creates an inactive persistent receive. dtl_request_start starts it; it may be started again
+/// whenever it is complete.
 ///
-/// @param buf  room for `count` elements.
-/// @param out  yours; end it with dtl_request_destroy.
-/// @return as dtl_comm_irecv. Equivalent: MPI_Recv_init.
+/// @param buf     room for `count` elements; the message may be shorter.
+/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out     the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_irecv. The request returns later
+///         failures, see there. Equivalent: MPI_Recv_init.
 pub unsafe fn dtl_comm_recv_init(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -6984,61 +7686,71 @@ pub unsafe fn dtl_comm_recv_init(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Requests: start, wait, test, cancel, end.
+// Requests: start, wait, test, cancel.
 
 unsafe extern "C" {
 
-/// Waits until a request is done. Its handle is stale afterwards (a second wait answers
-/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent
-/// one rests afterwards; waiting for one at rest returns at once.
+/// Waits until a request is complete. Its handle is stale afterwards (a second wait returns
+/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it stays valid. A persistent
+/// request is inactive afterwards. For an inactive one the call returns at once.
 ///
-/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 polls once. The communicator's time
-///                    limit does not count here.
-/// @param out_info        NULL, or where the outcome of a receive is written (also of a failed one).
-/// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
-///         cancelled by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
-///         it goes on: wait again, or cancel it. For a collective, after a limit of 100 ms or more,
-///         the text lists where the other ranks are, as queried before the limit passed.
-/// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
+/// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's time
+///                    limit does not apply.
+/// @param out_info    result of a receive, also of a failed one; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the received message is longer than the buffer.
+///         DTL_ERROR_RANK_FAILURE: a rank of the operation died or left. DTL_ERROR_CANCELED: the
+///         operation was cancelled by dtl_request_cancel, or its communicator was destroyed.
+///         DTL_ERROR_TIMEOUT: the operation continues: wait again, or cancel it. For a collective,
+///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
+///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
+///         this request. Otherwise a status of the call that started the operation.
+/// Threads: any; if two threads wait for one request, one gets the result. Equivalent: MPI_Wait.
 pub unsafe fn dtl_request_wait(
     request: dtl_request_t,
     timeout_ns: u64,
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Asks whether a request is done, without waiting; makes progress. If done, its handle is stale.
+/// Checks whether a request is complete. Does not block; makes progress. If it is complete, its
+/// handle is stale afterwards, unless it is persistent.
 ///
-/// @param out_done  1 or 0. Written on success and when the operation itself failed (then 1).
-/// @param out_info      NULL, or what a receive tells; written if done.
-/// @return as dtl_request_wait, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Test.
+/// @param out_done  1 or 0. Written on success, and (with 1) if the operation failed.
+/// @param out_info  result of a receive, written if it is complete; may be NULL.
+/// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
+///         another status of the operation: see dtl_request_wait. Equivalent: MPI_Test.
 pub unsafe fn dtl_request_test(
     request: dtl_request_t,
     out_done: *mut i32,
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
-/// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late. A probe may still find a
+/// Attempts to cancel an operation that has not been matched. The request must still be waited for:
+/// it ends with DTL_ERROR_CANCELED, or normally if it was too late. A probe may still find a
 /// cancelled send until the next message from the same rank on the communicator has arrived.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own
-///         messages (see dtl_comm_desc_t) a send as well that was not over as it began. The request
-///         is unchanged. DTL_ERROR_INVALID_STATE: a persistent one at rest. DTL_ERROR_CANCELED:
-///         another thread is destroying the communicator.
-/// Equivalent: MPI_Cancel.
+/// @return DTL_ERROR_NOT_SUPPORTED: the request is a collective, which needs all ranks, or a
+///         one-sided operation (dtl_win_rput, dtl_win_rget); with MPI's own messages (see
+///         dtl_comm_desc_t) also a send that was not complete when it was started. The request is
+///         unchanged. DTL_ERROR_INVALID_STATE: the request is persistent and inactive.
+///         DTL_ERROR_CANCELED: another thread is destroying the communicator. DTL_ERROR_BUSY:
+///         called from a callback of a call that polls this request. Equivalent: MPI_Cancel.
 pub safe fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t;
 
-/// Waits until all requests are done. Each finished one becomes null in the array, unless it is
-/// persistent; null ones and persistent ones at rest are passed over. Each handle once: of one
-/// listed twice, the second is stale when its turn comes.
+/// Waits until all requests are complete. Each complete one becomes null in the array, unless it is
+/// persistent.
 ///
-/// @param requests    `count` handles. If one is stale at the start, nothing is waited for.
-/// @param timeout_ns  for all together; the communicators' time limits do not count here. If it
-///                    passes, unfinished ones stay in the array.
-/// @param out_infos       NULL, or `count` infos; those of null requests are left alone.
-/// @return the first failure (its text names the index); the others' are in out_infos[].status.
-///         DTL_ERROR_TIMEOUT: some are not done, and go on. Else as dtl_request_wait.
-///         Equivalent: MPI_Waitall.
+/// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. List
+///                    each handle once: if one is listed twice, the second is stale when its turn
+///                    comes. If one is stale at the beginning, the call does not wait.
+/// @param timeout_ns  time limit for all of them in nanoseconds, or DTL_TIMEOUT_INFINITE. The
+///                    communicators' time limits do not apply. If it passes, incomplete requests
+///                    stay in the array.
+/// @param out_infos   room for `count` results, or NULL. Those of null requests are not written.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: some are not complete and
+///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
+///         than 2^20. Equivalent: MPI_Waitall.
 pub unsafe fn dtl_request_wait_all(
     requests: *mut dtl_request_t,
     count: u64,
@@ -7046,11 +7758,16 @@ pub unsafe fn dtl_request_wait_all(
     out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Asks after all requests, without waiting; makes progress.
+/// Checks whether all requests are complete. Does not block; makes progress.
 ///
-/// @param out_done  1: all were done, and everything is as after dtl_request_wait_all. 0: nothing
-///                  else was written.
-/// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
+/// @param requests   `count` handles. Null ones and inactive persistent ones are skipped.
+/// @param out_done   1: all were complete, with the same effects as dtl_request_wait_all. 0:
+///                   nothing else was written.
+/// @param out_infos  room for `count` results, or NULL. Those of null requests are not written.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_INVALID_HANDLE: a handle is stale.
+///         DTL_ERROR_LIMIT: `count` is more than 2^20. Equivalent: MPI_Testall.
 pub unsafe fn dtl_request_test_all(
     requests: *mut dtl_request_t,
     count: u64,
@@ -7058,14 +7775,18 @@ pub unsafe fn dtl_request_test_all(
     out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Waits until one of the requests is done, and ends that one.
+/// Waits until one of the requests is complete, and returns its index.
 ///
-/// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The
-///                   one that is done becomes null, unless it is persistent.
-/// @param out_index  which one; DTL_NO_INDEX: none is active. Written also if that one failed.
-/// @param out_info       NULL, or what a receive tells.
-/// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
-/// Equivalent: MPI_Waitany.
+/// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. The
+///                    complete one becomes null, unless it is persistent.
+/// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param out_index   index of the complete request; DTL_NO_INDEX if none is active. Written also
+///                    if that request failed.
+/// @param out_info    result of a receive; may be NULL.
+/// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
+///         another status of the operation: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is
+///         complete, and all continue. DTL_ERROR_INVALID_HANDLE: a handle is stale.
+///         DTL_ERROR_LIMIT: `count` is more than 2^20. Equivalent: MPI_Waitany.
 pub unsafe fn dtl_request_wait_any(
     requests: *mut dtl_request_t,
     count: u64,
@@ -7074,15 +7795,20 @@ pub unsafe fn dtl_request_wait_any(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Waits until at least one of the requests is done, and ends all that are.
+/// Waits until at least one of the requests is complete, and returns the indices of all complete
+/// ones.
 ///
-/// @param requests   as in dtl_request_wait_any.
-/// @param out_count  how many were done; 0: none is active.
-/// @param out_indices    room for `count`: which ones.
-/// @param out_infos      NULL, or room for `count`: what each tells, in the order of `out_indices`.
-/// @return the first failure (its text names the index); the others' are in out_infos[].status.
-///         DTL_ERROR_TIMEOUT: none is done, all go on. Else as dtl_request_wait.
-///         Equivalent: MPI_Waitsome.
+/// @param requests     `count` handles. Null ones and inactive persistent ones are skipped. The
+///                     complete ones become null, unless they are persistent.
+/// @param timeout_ns   nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param out_count    number of complete requests; 0 if none is active.
+/// @param out_indices  room for `count` indices of complete requests.
+/// @param out_infos    room for `count` results, in the order of `out_indices`; may be NULL.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is complete, and all
+///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
+///         than 2^20. Equivalent: MPI_Waitsome.
 pub unsafe fn dtl_request_wait_some(
     requests: *mut dtl_request_t,
     count: u64,
@@ -7092,71 +7818,81 @@ pub unsafe fn dtl_request_wait_some(
     out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Starts a persistent request that is at rest.
+/// Starts an inactive persistent request. Does not block.
 ///
-/// @return DTL_ERROR_INVALID_STATE: it is active, or not persistent. Else as the call that made it.
-/// Equivalent: MPI_Start.
+/// @return DTL_ERROR_INVALID_STATE: the request is active or not persistent, or its device buffer
+///         was freed. Otherwise a status of the call that created it. Equivalent: MPI_Start.
 pub safe fn dtl_request_start(request: dtl_request_t) -> dtl_status_t;
 
-/// Starts persistent requests, in their order. Null ones are failures here.
+/// Starts persistent requests in their order. Does not block.
 ///
-/// @return the first failure (its text names the index): those before it are active, the others are
-///         not; as dtl_request_start. Equivalent: MPI_Startall.
+/// @param requests  `count` handles, all inactive; a null one is a failure.
+/// @return the first failure; its text has the index. The requests before it are active, the others
+///         are not. DTL_ERROR_INVALID_STATE: a request is active or not persistent, or its device
+///         buffer was freed. DTL_ERROR_INVALID_HANDLE: a handle is null or stale. DTL_ERROR_LIMIT:
+///         `count` is more than 2^20. Equivalent: MPI_Startall.
 pub unsafe fn dtl_request_start_all(
     requests: *mut dtl_request_t,
     count: u64,
 ) -> dtl_status_t;
 
-/// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
-/// has been matched. Null: nothing happens.
+/// Destroys a request and discards its result. An operation in flight is cancelled; if it has been
+/// matched, the call waits until it is complete. Null: no effect.
 ///
-/// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for
-///         it.
-///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI
-///         does not give back: wait for it. DTL_ERROR_TIMEOUT: a registered kind has
-///         not given it back for 5 s. The request is unchanged after these. DTL_ERROR_CANCELED:
-///         another thread is destroying the communicator, and this request with it.
-/// Equivalent: MPI_Request_free, but nothing goes on in the background.
+/// @return DTL_ERROR_BUSY: a collective, which needs all ranks, or a one-sided operation
+///         (dtl_win_rput, dtl_win_rget) is in flight: wait for it. DTL_ERROR_NOT_SUPPORTED: a send
+///         with MPI's own messages (see dtl_comm_desc_t), which MPI does not release, is in flight:
+///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has not released it within 5 s. After
+///         these the request is unchanged. DTL_ERROR_CANCELED: another thread is destroying the
+///         communicator, and this request with it.
+/// Equivalent: MPI_Request_free, but no operation continues in the background.
 pub safe fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t;
 
 }
 
 // -----------------------------------------------------------------------------------------------
-// Collectives that wait. Rules that hold for all of them are in the text of dtl_comm_barrier.
+// Collectives: blocking (dtl_comm_barrier has the rules for all collectives).
 
 unsafe extern "C" {
 
-/// Returns once every rank has called it.
+/// Blocks until every rank has called it.
 ///
-/// Rules for all collectives. Every rank of the communicator makes the same calls in the same
-/// order, with the same count, dtype, op and root. Results do not depend on the order in which
-/// messages arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is
-/// bitwise the same on every kind of communicator. Without, this holds on all but two, which group
-/// the operands in another way, so that floating-point results may differ in rounding: "hier" (node
-/// by node) and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines
-/// all of this. Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at
-/// the root where only the root receives; as rbuf of a scatter, at the root): this rank's part lies
-/// where its result goes. Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
+/// Rules for all collectives. All ranks of the communicator make the same calls in the same order,
+/// with the same count, dtype, op and root. Results do not depend on the order in which messages
+/// arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is bitwise the
+/// same on every kind of communicator. Without it, this holds for all kinds except two, which group
+/// the operands differently, so that floating-point results may differ in rounding: "hier" (node by
+/// node), and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines all
+/// of this.
 ///
-/// The forms with an i return at once with a request (see dtl_comm_ibarrier).
+/// Buffers must not overlap. DTL_IN_PLACE is allowed where the text of a function states it: as
+/// `sbuf` (at the root, if only the root receives), or as `rbuf` of a scatter (at the root). This
+/// rank's part is then at the place of its result. Anywhere else DTL_IN_PLACE is
+/// DTL_ERROR_INVALID_ARGUMENT. For memory of devices see dtl_comm_send.
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if
-///         the call that made the communicator failed on it alone, or if it destroyed the
-///         communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text
-///         names the operation that each rank is in. DTL_ERROR_BUSY: another thread of this process
-///         is in a call of a collective on it (requests of collectives do not count), or this
-///         thread is, in a function of the program's that it has called (see dtl_op_fn_t).
-///         DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the same collective, or with different
-///         counts (named, see dtl_comm_dump; what cannot be found out ends with the time limit).
-///         MPI's own collectives notice neither this nor deaths.
-///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
-///         dtl_comm_shrink it, or destroy it.
-/// Equivalent: MPI_Barrier.
+/// The nonblocking forms (dtl_comm_i...) return a request, see dtl_comm_ibarrier.
+///
+/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent; the text names it. A live rank
+///         is absent if the call that created the communicator failed on it alone, or if it
+///         destroyed the communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time
+///         limit passed; the text names the operation that each rank is in. DTL_ERROR_BUSY: another
+///         thread of this process is in a collective on `comm` (requests of collectives do not
+///         count), or the call comes from a callback of a collective on `comm` (see dtl_op_fn_t).
+///         DTL_ERROR_INVALID_ARGUMENT: an argument is invalid, or the ranks are in different
+///         collectives or pass different counts; the text names them (see dtl_comm_dump).
+///         Differences that cannot be detected end at the time limit. MPI's own collectives detect
+///         neither differences nor deaths. DTL_ERROR_INVALID_STATE: an earlier collective failed,
+///         so the ranks are out of step: call dtl_comm_shrink, or destroy the communicator.
+///         DTL_ERROR_CANCELED: the communicator was destroyed meanwhile. DTL_ERROR_NOT_SUPPORTED:
+///         NCCL does not provide the collective for device memory (kind "nccl", see
+///         DTL_COMM_STAGE). Equivalent: MPI_Barrier.
 pub safe fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t;
 
-/// Copies `count` elements from the root's `buf` into everybody's.
+/// Copies `count` elements from the `buf` of the root to the `buf` of every rank.
 ///
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Bcast.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Bcast.
 pub unsafe fn dtl_comm_bcast(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -7165,13 +7901,16 @@ pub unsafe fn dtl_comm_bcast(
     root: i32,
 ) -> dtl_status_t;
 
-/// Folds everybody's `count` elements, one by one, into the root's `rbuf`.
+/// Reduces `count` elements of every rank, element by element, into the `rbuf` of the root.
 ///
 /// @param sbuf  `count` elements; DTL_IN_PLACE at the root.
-/// @param rbuf  `count` elements at the root; not touched elsewhere (may be NULL there).
-/// @param op    DTL_OP_...; see there which dtypes it goes with. Operands are folded in the order
-///              of ranks unless the operation commutes.
-/// @return as dtl_comm_allreduce; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Reduce.
+/// @param rbuf  `count` elements at the root; not accessed elsewhere, where it may be NULL.
+/// @param op    DTL_OP_..., see there for the dtypes. Operands are combined in the order of ranks
+///              unless the operation commutes.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
+///         together. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier.
+/// Equivalent: MPI_Reduce.
 pub unsafe fn dtl_comm_reduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7182,11 +7921,12 @@ pub unsafe fn dtl_comm_reduce(
     root: i32,
 ) -> dtl_status_t;
 
-/// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
+/// Reduces `count` elements of every rank, element by element, into the `rbuf` of every rank.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
-///         Equivalent: MPI_Allreduce.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Allreduce.
 pub unsafe fn dtl_comm_allreduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7196,13 +7936,16 @@ pub unsafe fn dtl_comm_allreduce(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Folds everybody's size x `count` elements and gives rank r the r-th `count` of the result.
+/// Reduces size x `count` elements of every rank. Rank r gets the r-th `count` elements of the
+/// result.
 ///
-/// @param sbuf   size x count elements; DTL_IN_PLACE: they lie at `rbuf`, whose first `count` are
-///               then the result.
-/// @param rbuf   `count` elements (size x count in place).
+/// @param sbuf   size x `count` elements. DTL_IN_PLACE: they are at `rbuf`, and the first `count`
+///               elements there are then the result.
+/// @param rbuf   `count` elements (in place size x `count`).
 /// @param count  elements of one block.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter_block.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Reduce_scatter_block.
 pub unsafe fn dtl_comm_reduce_scatter_block(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7212,13 +7955,16 @@ pub unsafe fn dtl_comm_reduce_scatter_block(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r]
+/// Reduces the elements of every rank. Rank r gets the r-th block of the result, with rcounts[r]
 /// elements.
 ///
-/// @param sbuf     the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
-///                 rcounts[rank] are then the result.
+/// @param sbuf     as many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`, and
+///                 the first rcounts[rank] elements there are then the result.
 /// @param rcounts  size counts, the same on all ranks.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
+/// Equivalent: MPI_Reduce_scatter.
 pub unsafe fn dtl_comm_reduce_scatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7228,10 +7974,12 @@ pub unsafe fn dtl_comm_reduce_scatter(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Folds, element by element, what ranks 0 ... this one give.
+/// Reduces the elements of ranks 0 ... this one, element by element (inclusive prefix reduction).
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Scan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Scan.
 pub unsafe fn dtl_comm_scan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7241,10 +7989,13 @@ pub unsafe fn dtl_comm_scan(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
+/// Reduces the elements of the ranks before this one, element by element (exclusive prefix
+/// reduction). The `rbuf` of rank 0 is unchanged.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Exscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Exscan.
 pub unsafe fn dtl_comm_exscan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7254,12 +8005,14 @@ pub unsafe fn dtl_comm_exscan(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Collects everybody's block at the root, in the order of ranks.
+/// Collects one block of every rank at the root, in the order of ranks.
 ///
 /// @param sbuf            count_per_rank elements; DTL_IN_PLACE at the root.
-/// @param count_per_rank  elements in one block.
+/// @param count_per_rank  elements of one block.
 /// @param rbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Gather.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Gather.
 pub unsafe fn dtl_comm_gather(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7269,12 +8022,15 @@ pub unsafe fn dtl_comm_gather(
     root: i32,
 ) -> dtl_status_t;
 
-/// Collects everybody's block at the root, each with its own size and place.
+/// Collects one block of every rank at the root. Sizes and positions of the blocks vary.
 ///
 /// @param sbuf     `scount` elements; DTL_IN_PLACE at the root.
-/// @param rcounts  elements of each rank's block; read at the root only (may be NULL elsewhere).
-/// @param rdispls  where each block begins in `rbuf`, in elements; NULL: one after the other.
-/// @return as dtl_comm_gather; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Gatherv.
+/// @param rcounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
+/// Equivalent: MPI_Gatherv.
 pub unsafe fn dtl_comm_gatherv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7286,13 +8042,15 @@ pub unsafe fn dtl_comm_gatherv(
     root: i32,
 ) -> dtl_status_t;
 
-/// Hands the root's blocks out, one to each rank in their order.
+/// Distributes the blocks of the root, one to each rank in the order of ranks.
 ///
 /// @param sbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
-/// @param count_per_rank  elements in one block.
+/// @param count_per_rank  elements of one block.
 /// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in
 ///                        `sbuf`.
-/// @return as dtl_comm_gather. Equivalent: MPI_Scatter.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Scatter.
 pub unsafe fn dtl_comm_scatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7302,11 +8060,14 @@ pub unsafe fn dtl_comm_scatter(
     root: i32,
 ) -> dtl_status_t;
 
-/// Hands the root's blocks out, each with its own size and place.
+/// Distributes the blocks of the root, one to each rank. Sizes and positions of the blocks vary.
 ///
-/// @param scounts, sdispls  as rcounts and rdispls of dtl_comm_gatherv, of `sbuf` at the root.
-/// @param rbuf              `rcount` elements; DTL_IN_PLACE at the root.
-/// @return as dtl_comm_gather. Equivalent: MPI_Scatterv.
+/// @param scounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param rbuf     `rcount` elements; DTL_IN_PLACE at the root.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Scatterv.
 pub unsafe fn dtl_comm_scatterv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7318,11 +8079,12 @@ pub unsafe fn dtl_comm_scatterv(
     root: i32,
 ) -> dtl_status_t;
 
-/// Collects everybody's block at everybody, in the order of ranks.
+/// Collects one block of every rank at every rank, in the order of ranks.
 ///
 /// @param sbuf  count_per_rank elements, or DTL_IN_PLACE.
 /// @param rbuf  size x count_per_rank elements.
-/// @return as dtl_comm_barrier. Equivalent: MPI_Allgather.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. Equivalent: MPI_Allgather.
 pub unsafe fn dtl_comm_allgather(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7331,11 +8093,14 @@ pub unsafe fn dtl_comm_allgather(
     dtype: dtl_dtype_t,
 ) -> dtl_status_t;
 
-/// Collects everybody's block at everybody, each with its own size and place.
+/// Collects one block of every rank at every rank. Sizes and positions of the blocks vary.
 ///
-/// @param sbuf              `scount` elements, or DTL_IN_PLACE.
-/// @param rcounts, rdispls  as in dtl_comm_gatherv, the same counts on all ranks.
-/// @return as dtl_comm_gatherv. Equivalent: MPI_Allgatherv.
+/// @param sbuf     `scount` elements, or DTL_IN_PLACE.
+/// @param rcounts  elements of each rank's block, the same on all ranks.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Allgatherv.
 pub unsafe fn dtl_comm_allgatherv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7346,11 +8111,12 @@ pub unsafe fn dtl_comm_allgatherv(
     dtype: dtl_dtype_t,
 ) -> dtl_status_t;
 
-/// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
+/// Sends block r of `sbuf` to rank r, and receives block r of `rbuf` from rank r.
 ///
-/// @param sbuf  size x count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
+/// @param sbuf  size x count_per_rank elements. DTL_IN_PLACE: the blocks to send are at `rbuf`.
 /// @param rbuf  size x count_per_rank elements.
-/// @return as dtl_comm_barrier. Equivalent: MPI_Alltoall.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. Equivalent: MPI_Alltoall.
 pub unsafe fn dtl_comm_alltoall(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7359,15 +8125,18 @@ pub unsafe fn dtl_comm_alltoall(
     dtype: dtl_dtype_t,
 ) -> dtl_status_t;
 
-/// Sends block r of `sbuf` to rank r, receives block r of `rbuf` from it. Sizes and places vary.
+/// Sends block r of `sbuf` to rank r, and receives block r of `rbuf` from it. Sizes and positions
+/// vary.
 ///
-/// @param sbuf              DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not
-///                          read).
-/// @param scounts, sdispls  of the blocks to each rank, in elements; NULL sdispls: one after the
-///                 other.
-/// @param rcounts, rdispls  of the blocks from each rank.
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent:
-///         MPI_Alltoallv.
+/// @param sbuf     DTL_IN_PLACE: the blocks to send are at `rbuf` (`scounts` and `sdispls` are not
+///                 read).
+/// @param scounts  elements of the block to each rank.
+/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param rcounts  elements of the block from each rank.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Alltoallv.
 pub unsafe fn dtl_comm_alltoallv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7379,15 +8148,21 @@ pub unsafe fn dtl_comm_alltoallv(
     dtype: dtl_dtype_t,
 ) -> dtl_status_t;
 
-/// One block to each of some ranks and one from each of some ranks. Every rank of the communicator
-/// calls it; the lists must fit: each rank is in dests here as often as this one is in sources
-/// there.
+/// Sends one block to each rank of a list and receives one block from each rank of another. Every
+/// rank of the communicator calls it. The lists must match: each rank is in `dests` here as often
+/// as this one is in `sources` there.
 ///
-/// @param dest_count, dests      ranks to send to; DTL_PROC_NULL is passed over.
-/// @param scounts, sdispls       dest_count each, in elements; NULL sdispls: one after the other.
-/// @param source_count, sources  ranks to receive from; of several blocks from one rank the first
-///                               is the one that it sent first.
-/// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
+/// @param dests    ranks to send to; DTL_PROC_NULL is skipped.
+/// @param scounts  elements of each of the `dest_count` blocks.
+/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param sources  ranks to receive from. Of several blocks from one rank, the one sent first is
+///                 received first.
+/// @param rcounts  elements of each of the `source_count` blocks.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_INVALID_RANK: an element of `dests` or `sources` is not a rank.
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Neighbor_alltoallv.
 pub unsafe fn dtl_comm_neighbor_alltoallv(
     comm: dtl_comm_t,
     dests: *const i32,
@@ -7406,31 +8181,37 @@ pub unsafe fn dtl_comm_neighbor_alltoallv(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Collectives as requests: the same, begun here and ended by dtl_request_wait.
+// Collectives: nonblocking, completed by dtl_request_wait.
 
 unsafe extern "C" {
 
-/// Begins a barrier and returns at once; the request is done when every rank has begun it.
+/// Starts a barrier. Does not block. The request is complete when every rank has started the
+/// barrier.
 ///
-/// Of all collectives with an i: the arguments are those of the form without it, and the buffers
-/// must stay untouched until the request is done (the arrays of counts, places and ranks only until
-/// the call returns). Every rank begins its collectives, of both forms, in the same order. Any call
-/// that waits, and dtl_request_test, moves them on. The communicator's time limit does not end
-/// them; a death does.
+/// Rules for all nonblocking collectives. The parameters are those of the blocking form. The
+/// buffers must not be accessed until the request is complete; arrays of counts, displacements and
+/// ranks may be reused when the call returns. Every rank starts its collectives, blocking and
+/// nonblocking, in the same order. Every waiting call, and dtl_request_test, makes progress on
+/// them. The communicator's time limit does not end them; the death of a rank does. Failures of
+/// this rank's arguments are returned by the call, failures of other ranks by the request.
 ///
-/// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many requests in
-///         flight. Failures of other ranks are returned when the request is waited for.
-///         Equivalent: MPI_Ibarrier.
+/// @param out  the request; complete it with dtl_request_wait or dtl_request_test. It cannot be
+///             cancelled.
+/// @return DTL_ERROR_LIMIT: too many requests in flight. DTL_ERROR_RANK_FAILURE: a rank died, left
+///         or is absent. DTL_ERROR_BUSY: another thread is in a collective on `comm`.
+///         DTL_ERROR_INVALID_STATE: an earlier collective on `comm` failed.
+///         DTL_ERROR_INVALID_ARGUMENT: an argument is invalid, or the calls of the ranks differ.
+/// Equivalent: MPI_Ibarrier.
 pub unsafe fn dtl_comm_ibarrier(
     comm: dtl_comm_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_bcast: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_bcast, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ibcast.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
 pub unsafe fn dtl_comm_ibcast(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -7440,10 +8221,12 @@ pub unsafe fn dtl_comm_ibcast(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_reduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ireduce.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
+///         together. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
+/// Equivalent: MPI_Ireduce.
 pub unsafe fn dtl_comm_ireduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7455,10 +8238,11 @@ pub unsafe fn dtl_comm_ireduce(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allreduce: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allreduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallreduce.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
 pub unsafe fn dtl_comm_iallreduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7469,10 +8253,13 @@ pub unsafe fn dtl_comm_iallreduce(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce_scatter_block: see there for the parameters, dtl_comm_ibarrier for the
+/// rules.
 ///
-/// @return as dtl_comm_reduce_scatter_block, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ireduce_scatter_block.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
+/// Equivalent: MPI_Ireduce_scatter_block.
 pub unsafe fn dtl_comm_ireduce_scatter_block(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7483,10 +8270,11 @@ pub unsafe fn dtl_comm_ireduce_scatter_block(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_reduce_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ireduce_scatter.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter.
 pub unsafe fn dtl_comm_ireduce_scatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7497,10 +8285,11 @@ pub unsafe fn dtl_comm_ireduce_scatter(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scan: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
 pub unsafe fn dtl_comm_iscan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7511,10 +8300,11 @@ pub unsafe fn dtl_comm_iscan(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_exscan: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_exscan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iexscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
 pub unsafe fn dtl_comm_iexscan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7525,10 +8315,11 @@ pub unsafe fn dtl_comm_iexscan(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_gather: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_gather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Igather.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Igather.
 pub unsafe fn dtl_comm_igather(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7539,10 +8330,11 @@ pub unsafe fn dtl_comm_igather(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_gatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_gatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Igatherv.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Igatherv.
 pub unsafe fn dtl_comm_igatherv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7555,10 +8347,11 @@ pub unsafe fn dtl_comm_igatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscatter.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iscatter.
 pub unsafe fn dtl_comm_iscatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7569,10 +8362,11 @@ pub unsafe fn dtl_comm_iscatter(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scatterv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scatterv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscatterv.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iscatterv.
 pub unsafe fn dtl_comm_iscatterv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7585,10 +8379,10 @@ pub unsafe fn dtl_comm_iscatterv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allgather: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allgather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallgather.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
 pub unsafe fn dtl_comm_iallgather(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7598,10 +8392,10 @@ pub unsafe fn dtl_comm_iallgather(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allgatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allgatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallgatherv.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
 pub unsafe fn dtl_comm_iallgatherv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7613,10 +8407,10 @@ pub unsafe fn dtl_comm_iallgatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_alltoall: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_alltoall, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ialltoall.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
 pub unsafe fn dtl_comm_ialltoall(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7626,10 +8420,10 @@ pub unsafe fn dtl_comm_ialltoall(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_alltoallv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ialltoallv.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
 pub unsafe fn dtl_comm_ialltoallv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7642,10 +8436,12 @@ pub unsafe fn dtl_comm_ialltoallv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_neighbor_alltoallv: see there for the parameters, dtl_comm_ibarrier for the
+/// rules.
 ///
-/// @return as dtl_comm_neighbor_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ineighbor_alltoallv.
+/// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
 pub unsafe fn dtl_comm_ineighbor_alltoallv(
     comm: dtl_comm_t,
     dests: *const i32,
@@ -7665,31 +8461,40 @@ pub unsafe fn dtl_comm_ineighbor_alltoallv(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Communicators from communicators: duplicate, split, choose ranks, shrink; attributes; reports.
+// Communicators: duplicate, split, shrink; attributes; reports.
 
 unsafe extern "C" {
 
-/// Makes a communicator of the same ranks, whose messages are never matched with those of `comm`.
-/// Collective. Like all communicators that are made from another one, it shares the connection, has
-/// the same time limit, and lives on when `comm` is destroyed. Each rank uses about 9 KiB for it,
-/// and on kinds "shm" and "threads" shared memory for small collectives (see
-/// docs/explanation/memory.md). A communicator that does not have all ranks in the order of the
-/// opened one uses another 4 bytes for each rank of both. The time to make one does not depend on
-/// how many communicators there are.
+/// Creates a communicator with the same ranks. Its messages never match those of `comm`.
+/// Collective. Like all communicators that are created from another one, it shares the connections
+/// of `comm`, has its time limit, and stays valid when `comm` is destroyed.
 ///
-/// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
-/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an
-///         attribute's copy function, on this rank alone. If the call fails on some ranks only, the
-///         others get a duplicate on which collectives end with DTL_ERROR_RANK_FAILURE. `comm` is
-///         then as before, unless a rank died. Equivalent: MPI_Comm_dup.
+/// It uses about 9 KiB per rank and, on kinds "shm" and "threads", shared memory for small
+/// collectives (see docs/explanation/memory.md). A communicator without all ranks in the order of
+/// the opened one uses another 4 bytes per rank of both. The time for the call does not depend on
+/// the number of communicators.
+///
+/// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
+///             attributes are those that the copy functions of their keys copy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
+///         communicators were created already. Otherwise the status of an attribute's copy
+///         function, on this rank only. If the call fails on some ranks only, the others get a
+///         duplicate on which collectives fail with DTL_ERROR_RANK_FAILURE. `comm` is then
+///         unchanged, unless a rank died. Equivalent: MPI_Comm_dup.
 pub unsafe fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t;
 
-/// Makes one communicator for each color. Collective over `comm`.
+/// Creates one communicator per color. Collective over `comm`. For the rules see dtl_comm_dup;
+/// attributes are not copied.
 ///
-/// @param color  0 or more; DTL_UNDEFINED: none for this rank.
-/// @param key    ranks of the new one are in the order of keys, equal ones in that of `comm`.
-/// @param out    yours, or DTL_COMM_NULL for DTL_UNDEFINED.
-/// @return as dtl_comm_dup; DTL_ERROR_INVALID_ARGUMENT: color. Equivalent: MPI_Comm_split.
+/// @param color  0 or more, or DTL_UNDEFINED: no communicator for this rank.
+/// @param key    the new ranks are ordered by key, then by rank in `comm`.
+/// @param out    the communicator, or DTL_COMM_NULL for DTL_UNDEFINED. The caller owns it; destroy
+///               it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if `color`
+///         is invalid. DTL_ERROR_LIMIT: 2^32 / size communicators were created already.
+/// Equivalent: MPI_Comm_split.
 pub unsafe fn dtl_comm_split(
     comm: dtl_comm_t,
     color: i32,
@@ -7697,26 +8502,33 @@ pub unsafe fn dtl_comm_split(
     out: *mut dtl_comm_t,
 ) -> dtl_status_t;
 
-/// Makes one communicator for each node: of the ranks that run under one kernel (kind "hier": that
-/// it counts as one node). Collective over `comm`.
+/// Creates one communicator per node, with the ranks that run under one kernel (kind "hier": that
+/// it counts as one node). Collective over `comm`. For the rules see dtl_comm_dup; attributes are
+/// not copied.
 ///
-/// @param key  as in dtl_comm_split.
-/// @param out  yours.
-/// @return as dtl_comm_dup; DTL_ERROR_NOT_SUPPORTED: a rank cannot tell its node (named).
-/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
+/// @param key  the new ranks are ordered by key, then by rank in `comm`.
+/// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
+///         communicators were created already. DTL_ERROR_NOT_SUPPORTED: a rank cannot identify its
+///         node; the text names it. Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
 pub unsafe fn dtl_comm_split_node(
     comm: dtl_comm_t,
     key: i32,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t;
 
-/// Makes a communicator of the listed ranks, in the list's order. Collective over `comm`: all its
-/// ranks pass the same list.
+/// Creates a communicator of the listed ranks, in the order of the list. Collective over `comm`:
+/// all its ranks pass the same list. For the rules see dtl_comm_dup; attributes are not copied.
 ///
 /// @param ranks  `count` different ranks of `comm`.
-/// @param out    yours, or DTL_COMM_NULL on ranks that are not listed.
-/// @return as dtl_comm_dup; DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT: one is listed
-///         twice.
+/// @param count  number of ranks, 1 ... size of `comm`.
+/// @param out    the communicator, or DTL_COMM_NULL on ranks that are not listed. The caller owns
+///               it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_INVALID_RANK: a listed rank
+///         is not in `comm`. DTL_ERROR_INVALID_ARGUMENT: `count` is out of range, or a rank is
+///         listed twice. DTL_ERROR_LIMIT: 2^32 / size communicators were created already.
 /// Equivalent: MPI_Group_incl and MPI_Comm_create.
 pub unsafe fn dtl_comm_group_create(
     comm: dtl_comm_t,
@@ -7725,15 +8537,15 @@ pub unsafe fn dtl_comm_group_create(
     out: *mut dtl_comm_t,
 ) -> dtl_status_t;
 
-/// Makes a working communicator of the ranks that survived a failure, in their order. Every
-/// survivor calls it. The call first ends all operations that wait on `comm`, on every rank, with
-/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and
-/// ranks that destroy `comm` instead are left out, if it is noticed that they do (after a failure:
+/// Creates a working communicator of the ranks that survived a failure, in their order. Every
+/// survivor calls it. The call first ends all waiting operations on `comm`, on every rank, with
+/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on the remaining ranks. Excluded are ranks that
+/// die meanwhile and ranks that destroy `comm` instead, if that is detected (after a failure:
 /// always; without one: docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT.
-/// Without a failure, all other ranks are survivors. Afterwards `comm` is of no use: destroy it.
+/// Without a failure, all other ranks are survivors. Afterwards `comm` cannot be used: destroy it.
 ///
-/// The call is collective, and only one thread of a process may be in it for a communicator. Calls
-/// of other threads that wait on `comm` end.
+/// The call is collective. Only one thread of a process may be in it for one communicator. Waiting
+/// calls of other threads on `comm` end.
 ///
 /// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not
 /// failed: the next call on this rank continues it. The ranks need not repeat it at the same time.
@@ -7742,32 +8554,34 @@ pub unsafe fn dtl_comm_group_create(
 /// communicator. If this rank destroys `comm` instead, collectives on the new communicator end with
 /// DTL_ERROR_RANK_FAILURE.
 ///
-/// @param out  new communicator, yours, with the survivors as ranks 0 to n-1.
+/// @param out  the new communicator, with the survivors as ranks 0 to n-1. The caller owns it;
+///             destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's
 ///         time limit (the text reports where that rank is); call it again to continue.
 ///         DTL_ERROR_RANK_FAILURE: the other ranks have agreed that this rank failed.
-///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or a collective on it is
-///         further up this thread, in a function of the program's that it has called (see
-///         dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`. Equivalent:
-///         MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or the call comes from a
+///         callback of a collective on `comm` (see dtl_op_fn_t). DTL_ERROR_CANCELED: another thread
+///         destroyed `comm`. Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 pub unsafe fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t;
 
-/// Ends this process at once with an exit code (no atexit functions, no destructors), after a line
-/// in the log. The launcher ends the other ranks (dtlrun and mpirun do). Does not return unless it
+/// Exits this process at once with an exit code, after a message in the log. No atexit functions or
+/// destructors run. The launcher ends the other ranks (dtlrun and mpirun do). Returns only if it
 /// fails.
 ///
-/// @param code  the exit code, 1 ... 255.
-/// Equivalent: MPI_Abort.
+/// @param code  exit code, 1 ... 255.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `code` is out of range. There is no other return than a
+///         failure. Equivalent: MPI_Abort.
 pub safe fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t;
 
-/// Tells where the ranks are: which operation each is in, as far as it answers within half a second
-/// (a rank answers while it waits in a call of this library), and each rank's last operations. Any
-/// rank may ask at any time, also from another thread while the first one waits.
+/// Reports where the ranks are: the operation that each rank is in, if it replies within half a
+/// second (a rank replies while it waits in a call of this library), and the last operations of
+/// each rank. Any rank may call it at any time, also from another thread while the first one waits.
 ///
-/// @param buf      `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length only
-///                 (the text may be another one the next time: pass a few KiB).
-/// @param out_len  length needed without the NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len.
+/// @param buf      `cap` bytes for the text and its NUL. NULL with cap 0: only the length is
+///                 returned (the next text may differ: pass a few KiB).
+/// @param cap      size of `buf` in bytes.
+/// @param out_len  length of the text without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: only *out_len was written.
 pub unsafe fn dtl_comm_dump(
     comm: dtl_comm_t,
     buf: *mut c_char,
@@ -7775,13 +8589,14 @@ pub unsafe fn dtl_comm_dump(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// Makes a key for attributes: pointers of the program's own on communicators.
+/// Creates a key for attributes: pointers that the program attaches to communicators.
 ///
-/// @param copy_fn    called by dtl_comm_dup; NULL: duplicates do not get the attribute.
-/// @param delete_fn  called when an attribute ends; NULL: nothing to do.
-/// @param user       passed to both.
-/// @param out_key    yours; end it with dtl_comm_key_destroy. dtl_finalize ends all keys.
-/// @return DTL_ERROR_LIMIT. Equivalent: MPI_Comm_create_keyval.
+/// @param copy_fn    called by dtl_comm_dup. NULL: duplicates do not get the attribute.
+/// @param delete_fn  called when an attribute is released. NULL: no call.
+/// @param user       pointer that is passed to both functions.
+/// @param out_key    the key. The caller owns it; destroy it with dtl_comm_key_destroy.
+///                   dtl_finalize destroys all.
+/// @return DTL_ERROR_LIMIT: no key is left. Equivalent: MPI_Comm_create_keyval.
 pub unsafe fn dtl_comm_key_create(
     copy_fn: dtl_attribute_copy_fn_t,
     delete_fn: dtl_attribute_delete_fn_t,
@@ -7789,26 +8604,30 @@ pub unsafe fn dtl_comm_key_create(
     out_key: *mut i32,
 ) -> dtl_status_t;
 
-/// Ends a key. Attributes under it stay, and dtl_comm_get_attr finds them, until their
-/// communicators are destroyed; none can be set any more.
+/// Destroys a key. Its attributes stay, and dtl_comm_get_attr finds them, until their communicators
+/// are destroyed. No further ones can be set.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such key. Equivalent: MPI_Comm_free_keyval.
 pub safe fn dtl_comm_key_destroy(key: i32) -> dtl_status_t;
 
-/// Puts a pointer on a communicator, of this process only. One that was there under the key ends.
+/// Attaches a pointer to a communicator, in this process only. A previous one with this key is
+/// released.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_set_attr.
+/// @param value  the pointer. The library does not dereference it.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
+/// Equivalent: MPI_Comm_set_attr.
 pub unsafe fn dtl_comm_set_attr(
     comm: dtl_comm_t,
     key: i32,
     value: *mut c_void,
 ) -> dtl_status_t;
 
-/// Reads an attribute.
+/// Returns the attribute of a communicator for a key.
 ///
 /// @param out_value  the pointer; NULL if there is none.
-/// @param out_found  1 or 0.
-/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_get_attr.
+/// @param out_found  1 if there is one, else 0.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
+/// Equivalent: MPI_Comm_get_attr.
 pub unsafe fn dtl_comm_get_attr(
     comm: dtl_comm_t,
     key: i32,
@@ -7816,55 +8635,60 @@ pub unsafe fn dtl_comm_get_attr(
     out_found: *mut i32,
 ) -> dtl_status_t;
 
-/// Ends an attribute: its key's delete_fn is called.
+/// Deletes an attribute and calls the delete_fn of its key.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: communicator or key.
-/// Equivalent: MPI_Comm_delete_attr.
+/// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: there is no such
+///         communicator or key. Equivalent: MPI_Comm_delete_attr.
 pub safe fn dtl_comm_delete_attr(comm: dtl_comm_t, key: i32) -> dtl_status_t;
 
 }
 
 // -----------------------------------------------------------------------------------------------
-// Windows: create, destroy, describe; fences, locks, flushes.
+// Windows: create, fence, lock, flush (one-sided communication).
 
 unsafe extern "C" {
 
-/// Makes a window: memory of each rank that the others read and change by dtl_win_put, dtl_win_get,
-/// dtl_win_accumulate and their kin, without calls of this rank. Collective: all ranks call it,
-/// each with memory, size and unit of its own.
+/// Creates a window: memory of each rank that the other ranks access with dtl_win_put, dtl_win_get,
+/// dtl_win_accumulate and the like, without calls of this rank. Collective: every rank calls it,
+/// each with its own memory, size and unit.
 ///
-/// Operations belong into epochs: between two calls of dtl_win_fence, or between dtl_win_lock (or
-/// dtl_win_lock_all) and its unlock. What a rank stores to its own memory with plain stores, others
-/// see after the next fence, or if the rank locks itself meanwhile. docs/explanation/one-sided.md
-/// has the whole story: memory, progress, costs.
+/// Operations belong to epochs: between two calls of dtl_win_fence, or between dtl_win_lock (or
+/// dtl_win_lock_all) and its unlock. Plain stores of a rank to its own memory are visible to the
+/// others after the next fence, or if the rank holds a lock on itself meanwhile. See
+/// docs/explanation/one-sided.md for memory, progress and costs.
 ///
-/// The window has a communicator of its own within: `comm` may be destroyed while it lives, and its
-/// messages meet nobody else's. `comm`'s time limit counts for every call on the window that waits;
-/// dtl_win_fence, dtl_win_destroy and the making of a window tell where the other ranks are when it
-/// has passed, and ask them before.
+/// The window has an internal communicator. So `comm` may be destroyed while the window exists, and
+/// their messages never match. The time limit of `comm` applies to every blocking call on the
+/// window. The calls that create a window, dtl_win_fence and dtl_win_destroy query the state of the
+/// other ranks shortly before the limit and report it.
 ///
-/// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of
-/// one node (kind "shm") that of dtl_win_allocate. Between processes of one node (kinds "shm" and
-/// "hier") the kernel copies puts and gets of other memory, if the system permits that; if not,
-/// dtl_explain gives the reason. dtl_win_info reports which of these applies. Otherwise, and for
-/// locks and accumulating operations on memory that the kernel copies, a rank serves the others in
-/// its calls of this library, and a thread of the library does while there is none, from the first
-/// such window to the last one's end. Over an MPI below MPI_THREAD_MULTIPLE it may not, as it would
-/// meet the program's own calls of MPI: then a rank serves only within calls of this library, and
-/// dtl_win_info reports that.
+/// Ranks that are threads of one process access each other's memory directly. So do ranks of one
+/// node (kind "shm") for memory of dtl_win_allocate. Between processes of one node (kinds "shm" and
+/// "hier") the kernel copies puts and gets of other memory if the system permits it; if not,
+/// dtl_explain gives the reason. dtl_win_info reports which path is used.
 ///
-/// @param comm        any kind.
-/// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy;
-///                    NULL only for 0. No other rank gives the same bytes (of a block that several
-///                    have imported, say).
-/// @param size_bytes  of this rank's part; may differ between ranks.
-/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the
-///                    element's size, say.
-/// @param out     yours; end it with dtl_win_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
-///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY,
-///         DTL_ERROR_LIMIT. What is wrong on one rank is a failure on all of them; it names the
-///         rank. Else as dtl_comm_barrier.
+/// Otherwise, and for locks and accumulate operations on memory that the kernel copies, the target
+/// rank serves the others within its calls of this library. While it makes none, a thread of the
+/// library serves them; that thread exists from the first such window to the end of the last. Over
+/// an MPI below MPI_THREAD_MULTIPLE there is no such thread, as it could collide with MPI calls of
+/// the program. Then a rank serves only within calls of this library, and dtl_win_info reports
+/// that.
+///
+/// @param comm        communicator of any kind.
+/// @param base        `size_bytes` bytes of host memory, which the caller owns and keeps until
+///                    dtl_win_destroy. NULL only for 0 bytes. No other rank may pass the same bytes
+///                    (for example of a block that several ranks have imported).
+/// @param size_bytes  size of this rank's part; may differ between ranks.
+/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1; for
+///                    example the size of an element.
+/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot access.
+///         DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
+///         DTL_ERROR_NULL_POINTER: `base` is NULL for more than 0 bytes, or `out` is NULL.
+///         DTL_ERROR_OUT_OF_MEMORY: no memory for the window. DTL_ERROR_LIMIT: no window handle is
+///         left, or the serving thread cannot start. An error on one rank is a failure on all of
+///         them, and the text names the rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 pub unsafe fn dtl_win_create(
     comm: dtl_comm_t,
@@ -7874,12 +8698,23 @@ pub unsafe fn dtl_win_create(
     out: *mut dtl_win_t,
 ) -> dtl_status_t;
 
-/// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by
-/// dtl_win_destroy. Prefer it where you can: on one node it is memory that others reach without
-/// this rank's help, in nanoseconds.
+/// Creates a window with memory that the library allocates. The memory is zeroed, aligned to
+/// 64 bytes, and freed by dtl_win_destroy. Prefer it to dtl_win_create where possible: on one node
+/// other ranks access this memory directly, in nanoseconds. The rules for windows are those of
+/// dtl_win_create.
 ///
-/// @param out_base  its first byte; not to be freed. NULL for 0 bytes.
-/// @return as dtl_win_create. Equivalent: MPI_Win_allocate.
+/// @param comm        communicator of any kind.
+/// @param size_bytes  size of this rank's part; may differ between ranks.
+/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1.
+/// @param out_base    first byte of this rank's part; do not free it. NULL for 0 bytes.
+/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
+///         DTL_ERROR_NULL_POINTER: `out_base` or `out` is NULL. DTL_ERROR_OUT_OF_MEMORY: no memory
+///         for this part. DTL_ERROR_LIMIT: no window handle is left, or the serving thread cannot
+///         start. An error on one rank is a failure on all of them, and the text names the rank.
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see
+///         dtl_comm_barrier.
+/// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_allocate.
 pub unsafe fn dtl_win_allocate(
     comm: dtl_comm_t,
     size_bytes: u64,
@@ -7888,17 +8723,18 @@ pub unsafe fn dtl_win_allocate(
     out: *mut dtl_win_t,
 ) -> dtl_status_t;
 
-/// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the
-/// memory any more. Requests of dtl_win_rput and dtl_win_rget that were not waited for become
-/// stale. Null: nothing happens.
+/// Destroys a window. Collective: it returns when all ranks have called it and nothing accesses the
+/// memory any more. Incomplete requests of dtl_win_rput and dtl_win_rget become stale. Null: no
+/// effect.
 ///
-/// After a rank has died, or a fence has failed, the other ranks are not waited for: the window
-/// ends here, and the call succeeds. So it does if one dies meanwhile. After an unlock that did not
-/// end in time too: the locks are given back unseen, and what was begun may or may not be done.
+/// After the death of a rank, or a failed fence, the call does not wait for the other ranks: it
+/// destroys the window and succeeds. The same applies if a rank dies during the call. It also
+/// applies after an unlock that timed out: the locks are then released unchecked, and the
+/// operations that were started may or may not be done.
 ///
-/// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations
-///         were called. DTL_ERROR_TIMEOUT: the other ranks do not come; the window lives on, and a
-///         second call does not wait for them.
+/// @return DTL_ERROR_INVALID_STATE: an epoch is open, either by a lock or by a fence after which
+///         operations were called. DTL_ERROR_TIMEOUT: the other ranks have not called it; the
+///         window still exists, and a second call does not wait for them.
 /// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
 pub unsafe fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t;
 
@@ -7906,8 +8742,8 @@ pub unsafe fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t;
 ///
 /// @param rank      0 ... ranks-1.
 /// @param out_info  start from DTL_WIN_INFO_INIT.
-/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_NULL_POINTER, DTL_ERROR_INVALID_ARGUMENT
-///         (struct_size).
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the window. DTL_ERROR_NULL_POINTER: `out_info`
+///         is NULL. DTL_ERROR_INVALID_ARGUMENT: struct_size is invalid.
 /// Threads: any. Equivalent: MPI_Win_get_attr.
 pub unsafe fn dtl_win_info(
     win: dtl_win_t,
@@ -7915,114 +8751,133 @@ pub unsafe fn dtl_win_info(
     out_info: *mut dtl_win_info_t,
 ) -> dtl_status_t;
 
-/// Ends the epoch of the fence before, on all ranks, and opens another. Collective. All operations
-/// of the epoch that ends are done, here and at their targets; what ranks have stored to their own
-/// memory is seen by all. The epoch of the last fence needs no end if nothing is done in it: locks
-/// and dtl_win_destroy may follow.
+/// Ends the current fence epoch on all ranks and opens the next one. Collective. All operations of
+/// the ended epoch are complete, here and at their targets, and stores of all ranks to their own
+/// memory are visible to all. An epoch in which nothing was done need not be ended: locks and
+/// dtl_win_destroy may follow.
 ///
-/// After a failure no epoch of a fence is open, and none will be: operations need a lock, or the
-/// window ends. What was begun before may still be on its way, with its buffers in use, until an
-/// unlock or a flush of the target, or the window's end.
+/// After a failure no fence epoch is open, and none can be opened: use locks, or destroy the
+/// window. Operations that were started may still be in flight, with their buffers in use, until an
+/// unlock or a flush of the target, or the end of the window.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock, or another thread asks for one or is in a
-///         fence; or an earlier fence has failed. A failure of an operation of this epoch. Else as
-///         dtl_comm_barrier.
-/// Threads: any. Calls that open or end epochs are claimed before they wait: two for one target, or
-/// a fence and any
-///          other, do not go together, and the second is DTL_ERROR_INVALID_STATE. Equivalent:
-///          MPI_Win_fence(0, win).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds a lock, another thread waits for a lock or is
+///         in a fence, or an earlier fence failed. DTL_ERROR_RANK_FAILURE: a rank died, left or is
+///         absent. DTL_ERROR_TIMEOUT: the time limit passed. DTL_ERROR_INVALID_ARGUMENT: the ranks
+///         are in different collectives. Otherwise the failure of an operation of the epoch.
+/// Threads: any. Calls that open or end epochs are registered before they wait. Two of them for one
+/// target exclude each other, and so do a fence and any other; the second returns
+/// DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_fence(0, win).
 pub safe fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t;
 
-/// Opens an epoch to one target, which need not call anything. Waits until the lock is granted:
-/// first come, first served, or, where ranks reach the memory by themselves, nearly so: nobody is
-/// kept out by the others' turns. Several targets may be locked at the same time. A lock of a rank
-/// that dies, or leaves by dtl_finalize, becomes free. (Over kind "mpi" nobody tells of deaths:
-/// there it stays taken.)
+/// Opens an epoch to one target, which makes no call itself. Blocks until the lock is granted, in
+/// the order of the requests; where ranks access the memory directly, approximately so, and no rank
+/// starves. Several targets may be locked at the same time. The lock of a rank that dies, or leaves
+/// by dtl_finalize, is released. (Kind "mpi" does not report deaths: there it stays locked.)
 ///
-/// A lock that is granted ends the epoch of a fence in which nothing was done. One that is not
-/// leaves all as it was: if a fence's epoch was open, it still is.
+/// A granted lock ends a fence epoch in which nothing was done. A lock that is not granted changes
+/// nothing: an open fence epoch stays open.
 ///
-/// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: nobody else has a lock of the target
+/// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: no other rank holds a lock on the target
 ///                meanwhile.
-/// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it,
-///         or operations since the last fence are not over.
-///         DTL_ERROR_TIMEOUT: not granted within the time limit; the request is cancelled.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds a lock on the target already, another thread
+///         waits for one, or operations since the last fence are not complete. DTL_ERROR_TIMEOUT:
+///         the lock was not granted within the time limit; the request is cancelled.
 ///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure.
-///         DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
-/// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
+///         DTL_ERROR_INVALID_RANK: `target` is not in the window. DTL_ERROR_INVALID_ARGUMENT:
+///         `type` is invalid.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock.
 pub safe fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_status_t;
 
-/// Ends the epoch of dtl_win_lock: all operations on the target are done, here and there.
+/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete, here and
+/// there.
 ///
-/// @param target  as for dtl_win_lock.
-/// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are
-///         not over: the epoch goes on, call it again, or give the window up by dtl_win_destroy.
-///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure;
-///         the epoch is over.
-/// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
+/// @param target  a rank that this rank has locked, or DTL_PROC_NULL (no effect).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target. DTL_ERROR_TIMEOUT:
+///         operations are not complete. The epoch continues: call it again, or abandon the window
+///         with dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the
+///         window after a failure; the epoch has ended. DTL_ERROR_INVALID_RANK: `target` is not in
+///         the window. Otherwise the failure of an operation.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock.
 pub safe fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t;
 
-/// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the
-/// order of ranks, so it waits in no ring with others that lock one target at a time, or several in
-/// that order.
+/// Opens an epoch to all targets, with a shared lock on each. Not collective. Blocks until all
+/// locks are granted. They are acquired in the order of ranks, so there is no deadlock with ranks
+/// that lock one target at a time, or several in that order.
 ///
-/// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE: see dtl_win_lock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock_all.
 pub safe fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t;
 
-/// Ends the epoch of dtl_win_lock_all.
+/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete, here and at the
+/// targets.
 ///
-/// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
+/// @return DTL_ERROR_INVALID_STATE: there was no dtl_win_lock_all. DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_RANK_FAILURE, or the failure of an operation: see dtl_win_unlock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 pub safe fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t;
 
-/// Waits until this rank's operations on a target are done, here and there. The lock stays.
+/// Blocks until this rank's operations on a target are complete, here and there. The lock stays.
 ///
-/// @param target  one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or
+/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
-/// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between
-///         fences only a fence waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in
-///         use; flush again. DTL_ERROR_RANK_FAILURE: the target has died (each flush of it returns
-///         this status), or has destroyed the window after a failure. DTL_ERROR_INVALID_RANK.
+/// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target (between fences only a
+///         fence completes operations). DTL_ERROR_TIMEOUT: the operations continue, and their
+///         buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: the target has died (each
+///         flush of it returns this status), or has destroyed the window after a failure.
+///         DTL_ERROR_INVALID_RANK: `target` is not in the window. Otherwise the first failure of an
+///         operation.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 pub safe fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t;
 
-/// Waits until this rank's operations on a target are done here: buffers may be used again, and
-/// what was fetched is there. What was put may not have reached the target yet.
+/// Blocks until this rank's operations on a target are complete locally. Buffers may then be
+/// reused, and fetched values are available. Data of a put may not have reached the target yet.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local.
+/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
+///                DTL_PROC_NULL.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_INVALID_RANK, or the first failure of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 pub safe fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t;
 
-/// As dtl_win_flush, for all targets.
+/// Blocks until this rank's operations on all targets are complete, here and there. The locks stay.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
+///         of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_all.
 pub safe fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t;
 
-/// As dtl_win_flush_local, for all targets.
+/// Blocks until this rank's operations on all targets are complete locally, as for
+/// dtl_win_flush_local.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
+///         of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
 pub safe fn dtl_win_flush_local_all(win: dtl_win_t) -> dtl_status_t;
 
 }
 
 // -----------------------------------------------------------------------------------------------
-// Operations on the memory of a window's targets.
+// Windows: put, get, accumulate, atomic operations.
 
 unsafe extern "C" {
 
-/// Copies elements to a target's part of a window. Returns at once or when there is room for one
+/// Copies elements to a target's part of a window. Returns at once, or when there is room for one
 /// more operation. `buf` must stay unchanged until dtl_win_flush_local, dtl_win_flush,
 /// dtl_win_unlock or dtl_win_fence.
 ///
 /// @param buf     `count` elements; NULL only for count 0.
-/// @param dtype   any, also one of dtl_dtype_create. It determines the size of `count` elements.
-/// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
-/// @param disp    where in the target's part, in steps of the target's disp_unit.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE:
-///         no epoch is open for the target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`.
-///         DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf` is DTL_IN_PLACE, or `count` more than
-///         memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host cannot reach.
-///         All before anything moves. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within the
-///         time limit). A later failure is returned by the flush, unlock or fence.
+/// @param dtype   any dtype, also one of dtl_dtype_create. It determines the size of an element.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
+///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
+///         `target` is not in the window. DTL_ERROR_NULL_POINTER: `buf` is NULL.
+///         DTL_ERROR_INVALID_ARGUMENT: `dtype` does not exist, `buf` is DTL_IN_PLACE, or `count` is
+///         more than memory can hold. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host
+///         cannot access. If one of these is returned, no data has moved. DTL_ERROR_RANK_FAILURE:
+///         the target died or left. DTL_ERROR_TIMEOUT: no room for the operation within the time
+///         limit. The flush, unlock or fence returns a later failure.
 /// Threads: any, several at once. Equivalent: MPI_Put.
 pub unsafe fn dtl_win_put(
     win: dtl_win_t,
@@ -8033,11 +8888,16 @@ pub unsafe fn dtl_win_put(
     disp: u64,
 ) -> dtl_status_t;
 
-/// Copies elements from a target's part of a window. They are there after dtl_win_flush_local,
-/// dtl_win_flush, dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
+/// Copies elements from a target's part of a window. They are available after dtl_win_flush_local,
+/// dtl_win_flush, dtl_win_unlock or dtl_win_fence. Until then `buf` must not be accessed.
 ///
-/// @param buf  room for `count` elements. The other parameters: dtl_win_put.
-/// @return as dtl_win_put.
+/// @param buf     room for `count` elements; NULL only for count 0.
+/// @param dtype   any dtype, also one of dtl_dtype_create.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
 pub unsafe fn dtl_win_get(
     win: dtl_win_t,
@@ -8048,15 +8908,23 @@ pub unsafe fn dtl_win_get(
     disp: u64,
 ) -> dtl_status_t;
 
-/// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is
-/// done after a flush, unlock or fence. Between fences too, where MPI has it under locks only.
+/// Copies elements to a target's part of a window, like dtl_win_put, and returns a request. The
+/// request is complete when `buf` may be reused. At the target the operation is complete after a
+/// flush, unlock or fence. Also allowed between fences, where MPI requires a lock.
 ///
-/// @param out  yours: wait for it (dtl_request_wait and its kin) before the window's end.
-///                     Until it is done it can be neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor
-///                     destroyed (DTL_ERROR_BUSY); where memory is reached by loads and stores it
-///                     is done when this call returns. Its info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out`; DTL_ERROR_LIMIT: too many
-///         requests in flight.
+/// @param buf     `count` elements; NULL only for count 0.
+/// @param dtype   any dtype, also one of dtl_dtype_create.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param out     the request. Complete it with dtl_request_wait or a similar call before the
+///                window is destroyed. While active it can be neither cancelled
+///                (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY). If memory is accessed
+///                by loads and stores, it is complete when this call returns. Its dtl_recv_info_t
+///                has no information.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
+///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 pub unsafe fn dtl_win_rput(
     win: dtl_win_t,
@@ -8068,10 +8936,19 @@ pub unsafe fn dtl_win_rput(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// As dtl_win_get, with a request that is done when the elements are there.
+/// Copies elements from a target's part of a window, like dtl_win_get, and returns a request. The
+/// request is complete when the elements are available.
 ///
-/// @param out  as for dtl_win_rput.
-/// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
+/// @param buf     room for `count` elements; NULL only for count 0.
+/// @param dtype   any dtype, also one of dtl_dtype_create.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param out     the request, with the same rules as for dtl_win_rput.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
+///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
+/// Threads: any, several at once. Equivalent: MPI_Rget.
 pub unsafe fn dtl_win_rget(
     win: dtl_win_t,
     buf: *mut c_void,
@@ -8082,19 +8959,22 @@ pub unsafe fn dtl_win_rget(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
-/// whole, whoever else accumulates to it meanwhile (by this or one of the next three calls, with
-/// the same dtype); operations of one rank on one target's element happen in the order of the
-/// calls.
+/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element is updated
+/// atomically with respect to other accumulate operations on it (dtl_win_accumulate,
+/// dtl_win_get_accumulate, dtl_win_fetch_op, dtl_win_compare_and_swap) with the same dtype.
+/// Operations of one rank on one element of a target happen in the order of the calls.
 ///
-/// @param buf    `count` elements, as for dtl_win_put.
-/// @param dtype  a built-in one.
-/// @param op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is an
-///               atomic put.
-/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of
-///         dtl_dtype_create or dtl_op_create.
-///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and
-///         `buf` overlaps the elements there.
+/// @param buf     `count` elements; NULL only for count 0. Must stay unchanged as for dtl_win_put.
+/// @param dtype   a built-in dtype.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param op      a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+///                DTL_OP_REPLACE is an atomic put.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count`, `dtype` or `op` is invalid; or this rank is
+///         the target and `buf` overlaps the elements there. DTL_ERROR_TYPE: `dtype` and `op` do
+///         not go together, or one of them is user-defined. DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
 pub unsafe fn dtl_win_accumulate(
     win: dtl_win_t,
@@ -8106,13 +8986,23 @@ pub unsafe fn dtl_win_accumulate(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// As dtl_win_accumulate, and `out_result` gets what was there before; both as one step for each
-/// element.
+/// Combines elements with those of a target, like dtl_win_accumulate, and fetches the previous
+/// values. Both are one atomic step per element.
 ///
-/// @param buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic get.
-/// @param out_result  room for `count` elements, apart from `buf`; there after a flush
-///                (dtl_win_flush_local is enough), unlock or fence, until then the library's.
-/// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
+/// @param buf         `count` elements. With DTL_OP_NO_OP, an atomic get, it is not read and may be
+///                    NULL.
+/// @param out_result  room for `count` elements, separate from `buf`. They are available after a
+///                    flush (dtl_win_flush_local is sufficient), unlock or fence; until then the
+///                    buffer must not be accessed.
+/// @param dtype       a built-in dtype.
+/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        offset in the target's part, in steps of the target's disp_unit.
+/// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `count`, `dtype`, `op` or a buffer is invalid; the buffers
+///         overlap; or this rank is the target and one of them overlaps the elements there.
+///         DTL_ERROR_TYPE: `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
 pub unsafe fn dtl_win_get_accumulate(
     win: dtl_win_t,
@@ -8125,12 +9015,23 @@ pub unsafe fn dtl_win_get_accumulate(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and
-/// stores (`way` of dtl_win_info) the value is there when this call returns.
+/// Combines one element with that of a target and fetches the previous value in one atomic step,
+/// for counters and queues. Like dtl_win_get_accumulate with count 1. If memory is accessed by
+/// loads and stores (`way` of dtl_win_info), the value is available when this call returns.
 ///
-/// @param value   one element, as `buf` there.
-/// @param out_result  room for one element, as there.
-/// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
+/// @param value       one element; not read with DTL_OP_NO_OP, and may then be NULL.
+/// @param out_result  room for one element, separate from `value`; available after a flush, unlock
+///                    or fence.
+/// @param dtype       a built-in dtype.
+/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        offset in the target's part, in steps of the target's disp_unit.
+/// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `dtype`, `op` or a buffer is invalid; the buffers overlap;
+///         or this rank is the target and one of them overlaps the element there. DTL_ERROR_TYPE:
+///         `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
+/// Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
 pub unsafe fn dtl_win_fetch_op(
     win: dtl_win_t,
     value: *const c_void,
@@ -8141,15 +9042,22 @@ pub unsafe fn dtl_win_fetch_op(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Stores `value` in a target's element if that is equal to `expected`, as one step; `out_result` gets
-/// what was there before: it was stored if that equals `expected`. Elements are equal if their
-/// bytes are; so two BOOLs that are both true need not be.
+/// Stores `value` in a target's element if the element equals `expected`, in one atomic step, and
+/// fetches the previous value. The store was done if the fetched value equals `expected`. Elements
+/// are equal if their bytes are equal; so two BOOLs that are both true may differ.
 ///
-/// @param value, expected  one element each, which must stay unchanged until a flush, unlock or
-///               fence.
-/// @param out_result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
-/// @param dtype   an integer dtype, BYTE or BOOL.
-/// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
+/// @param value       one element; must stay unchanged until a flush, unlock or fence.
+/// @param expected    one element; must stay unchanged until a flush, unlock or fence.
+/// @param out_result  room for one element, separate from the other two; available after a flush,
+///                    unlock or fence.
+/// @param dtype       an integer dtype, BYTE or BOOL.
+/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_TYPE: `dtype` is none of these. DTL_ERROR_INVALID_ARGUMENT: a buffer is
+///         invalid, `out_result` overlaps another one, or this rank is the target and one of them
+///         overlaps the element there. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
 pub unsafe fn dtl_win_compare_and_swap(
     win: dtl_win_t,
@@ -8164,53 +9072,56 @@ pub unsafe fn dtl_win_compare_and_swap(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local
-// calls.
+// Placement: the node, the CPUs of a thread, the nodes of a communicator (local calls).
 
 unsafe extern "C" {
 
-/// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, the limits of the control
-/// groups (a container, a batch system), its name. Reads the system's files at each call (some 100
-/// us).
+/// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, limits of the control
+/// groups (a container, a batch system), and name. Each call reads system files, which takes some
+/// 100 us.
 ///
-/// @param out_topology  start from DTL_TOPOLOGY_INIT. What the system does not tell is 0; that is
-///                      no failure.
-/// Threads: any; cpus_allowed is that of the calling one. Equivalent: hwloc_topology_load, in part.
+/// @param out_topology  start from DTL_TOPOLOGY_INIT. A value that the system does not report is 0;
+///                      this is no failure.
+/// Threads: any; cpus_allowed is that of the calling thread. Equivalent: hwloc_topology_load, in
+/// part.
 pub unsafe fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_status_t;
 
 /// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
 /// on.
 ///
-/// @param out_cpus  room for `cap` numbers, filled in ascending order. NULL with cap 0 asks for the
-///                  count.
+/// @param out_cpus  room for `cap` numbers, in ascending order. NULL with cap 0: only the number is
+///                  returned.
 /// @param cap       length of `out_cpus`, in elements.
-/// @param out_len   how many there are; written also when they do not fit.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than *out_len. DTL_ERROR_NOT_SUPPORTED:
-///         the kernel does not tell. Equivalent: sched_getaffinity.
+/// @param out_len   number of CPUs; written also if they do not fit.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than *out_len. DTL_ERROR_NOT_SUPPORTED: the
+///         kernel does not report the CPUs. Equivalent: sched_getaffinity.
 pub unsafe fn dtl_affinity(
     out_cpus: *mut i32,
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds
-/// "self", "threads", "shm" and "hier" know; for any other the launcher's environment answers, if
-/// it speaks of the same rank and size.
+/// Describes how the ranks of a communicator are placed on nodes, as seen from this rank. A local
+/// call. Kinds "self", "threads", "shm" and "hier" have this information. For every other kind it
+/// comes from the launcher's environment, if that describes the same rank and size.
 ///
-/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers provide
-///                      only local_rank and local_size: node and nodes are then -1.
-/// @return DTL_ERROR_NOT_SUPPORTED: neither kind nor launcher has it (the text gives the reason).
-/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of that.
+/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. For several nodes, launchers provide
+///                      only local_rank and local_size; node and nodes are then -1.
+/// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor the launcher provides it; the text gives
+///         the reason.
+/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of the result.
 pub unsafe fn dtl_comm_topology(
     comm: dtl_comm_t,
     out_topology: *mut dtl_comm_topology_t,
 ) -> dtl_status_t;
 
-/// The node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A local
-/// call.
+/// Returns the node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A
+/// local call.
 ///
-/// @param rank  0 ... size-1.
-/// @return DTL_ERROR_INVALID_RANK. DTL_ERROR_NOT_SUPPORTED: not known, see dtl_comm_topology.
+/// @param rank      0 ... size-1.
+/// @param out_node  number of the node.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the communicator. DTL_ERROR_NOT_SUPPORTED: the
+///         node is not known, see dtl_comm_topology.
 pub unsafe fn dtl_comm_node_of(
     comm: dtl_comm_t,
     rank: i32,
@@ -8220,29 +9131,33 @@ pub unsafe fn dtl_comm_node_of(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Grids of ranks: arithmetic on what the caller passes, no communicator.
+// Cartesian grids: local arithmetic without a communicator.
 
 unsafe extern "C" {
 
-/// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest
-/// is as small as possible (then the next, and so on), in descending order. A local call.
+/// Selects the dimensions of a grid for a number of ranks. Each dimension that is 0 gets a size
+/// such that the largest is as small as possible (then the next, and so on), in descending order. A
+/// local call.
 ///
-/// @param size  number of ranks, from 1.
-/// @param dims  ndim sizes: those that are not 0 stay. Unchanged after a failure.
-/// @param ndim  1 to 16.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndim.
-/// Equivalent: MPI_Dims_create.
+/// @param size  number of ranks, at least 1.
+/// @param dims  `ndim` sizes. Those that are not 0 stay. Unchanged after a failure.
+/// @param ndim  number of dimensions, 1 to 16.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the given sizes do not divide `size`, or `size` or `ndim` is
+///         out of range. Equivalent: MPI_Dims_create.
 pub unsafe fn dtl_cart_dims(size: i32, dims: *mut i32, ndim: i32) -> dtl_status_t;
 
-/// The rank at a place of a grid. Row-major: the last coordinate varies fastest. A local call.
+/// Returns the rank at a position of a grid. The order is row-major: the last coordinate varies
+/// fastest. A local call.
 ///
-/// @param dims      ndim sizes, each 1 or more; all together at most INT32_MAX ranks.
-/// @param periods   ndim numbers: not 0 = that dimension wraps around. NULL: none does.
-/// @param coords    ndim coordinates, 0 ... size of the dimension - 1, or any in a periodic one.
-/// @param ndim     1 to 16.
+/// @param dims      `ndim` sizes, each at least 1, with at most INT32_MAX ranks in total.
+/// @param periods   `ndim` flags: not 0 means that the dimension is periodic. NULL: no dimension
+///                  is.
+/// @param coords    `ndim` coordinates, 0 ... size of the dimension - 1; any number in a periodic
+///                  dimension.
+/// @param ndim      number of dimensions, 1 to 16.
 /// @param out_rank  the rank.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndim.
-/// Equivalent: MPI_Cart_rank.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate is outside of a dimension that is not periodic,
+///         or `dims` or `ndim` is out of range. Equivalent: MPI_Cart_rank.
 pub unsafe fn dtl_cart_rank(
     dims: *const i32,
     periods: *const i32,
@@ -8251,13 +9166,14 @@ pub unsafe fn dtl_cart_rank(
     out_rank: *mut i32,
 ) -> dtl_status_t;
 
-/// The place of a rank in a grid, the inverse of dtl_cart_rank. A local call.
+/// Returns the position of a rank in a grid, the inverse of dtl_cart_rank. A local call.
 ///
-/// @param dims, ndim  as for dtl_cart_rank.
-/// @param rank         0 ... product of dims - 1.
-/// @param out_coords   room for ndim coordinates.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndim. Equivalent:
-///         MPI_Cart_coords.
+/// @param dims        `ndim` sizes, as for dtl_cart_rank.
+/// @param ndim        number of dimensions, 1 to 16.
+/// @param rank        0 ... product of dims - 1.
+/// @param out_coords  room for `ndim` coordinates.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT: `dims` or
+///         `ndim` is out of range. Equivalent: MPI_Cart_coords.
 pub unsafe fn dtl_cart_coords(
     dims: *const i32,
     ndim: i32,
@@ -8265,18 +9181,20 @@ pub unsafe fn dtl_cart_coords(
     out_coords: *mut i32,
 ) -> dtl_status_t;
 
-/// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one
-/// `displacement` further and receives from the one as far before. DTL_PROC_NULL beyond an open
-/// border. A local call.
+/// Returns the source and destination of a shift along a dimension, for dtl_comm_sendrecv. Every
+/// rank sends to the rank that is `displacement` steps further and receives from the rank as many
+/// steps before. Beyond an open border the result is DTL_PROC_NULL. A local call.
 ///
-/// @param dims, periods, ndim  as for dtl_cart_rank.
-/// @param rank                  whose partners.
-/// @param dimension             0 ... ndim-1.
-/// @param displacement          steps; negative: the other way.
-/// @param out_source            whom to receive from.
-/// @param out_dest              whom to send to.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndim.
-/// Equivalent: MPI_Cart_shift.
+/// @param dims          `ndim` sizes, as for dtl_cart_rank.
+/// @param periods       `ndim` flags, as for dtl_cart_rank; NULL: no dimension is periodic.
+/// @param ndim          number of dimensions, 1 to 16.
+/// @param rank          rank that shifts.
+/// @param dimension     0 ... ndim-1.
+/// @param displacement  number of steps; negative: in the other direction.
+/// @param out_source    rank to receive from.
+/// @param out_dest      rank to send to.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT:
+///         `dimension`, `dims` or `ndim` is out of range. Equivalent: MPI_Cart_shift.
 pub unsafe fn dtl_cart_shift(
     dims: *const i32,
     periods: *const i32,
@@ -8291,13 +9209,15 @@ pub unsafe fn dtl_cart_shift(
 }
 
 // -----------------------------------------------------------------------------------------------
-// The clock that programs time with.
+// Time and tracing: monotonic clock, trace file, callbacks for tools.
 
 unsafe extern "C" {
 
-/// Seconds since some point in the past that stays the same for this process (other processes have
-/// others). The monotonic clock: setting the time of day does not change it; resolution about 1 ns.
-/// Works in every state. Threads: any. Equivalent: MPI_Wtime.
+/// Returns the seconds since a fixed point in the past, which differs between processes. The clock
+/// is monotonic: setting the time of day does not change it. Its resolution is about 1 ns. Works in
+/// every state.
+///
+/// Threads: any. Equivalent: MPI_Wtime.
 pub safe fn dtl_comm_wtime() -> f64;
 
 }
