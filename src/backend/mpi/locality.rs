@@ -9,7 +9,7 @@ use super::library::functions::Handle;
 use super::library::mpi_library::{Mpi, checked};
 use crate::abi::word::DTL_OP_BOR;
 use crate::error::{Result, failure};
-use crate::sys::os::process;
+use crate::sys::os::hwinfo;
 use std::ffi::c_int;
 
 /// Number of 64-bit words of the processor mask, which has one bit per processor. On machines with
@@ -49,7 +49,7 @@ fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
     let mut ranks = 0;
     // SAFETY: the communicator has just been created; `ranks` is a writable local.
     unsafe { checked!(mpi, MPI_Comm_size(here, &raw mut ranks)) }?;
-    let mut mask = process::affinity_mask::<WORDS>();
+    let mut mask = hwinfo::affinity_mask::<WORDS>();
     let or = mpi.k.op(DTL_OP_BOR);
     let or = or.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "MPI without MPI_BOR"))?;
     let (at, in_place, byte) = (mask.as_mut_ptr().cast(), mpi.k.in_place.ptr(), mpi.k.byte);

@@ -110,13 +110,13 @@ pub(super) struct OpenWindow {
 }
 
 /// Parts of the engine that a window operation may access.
-pub(super) struct Hand<'a> {
+pub(super) struct EngineParts<'a> {
     wire: &'a mut dyn Wire,
     /// Ranks that an operation has reported as failed.
     dead: Vec<usize>,
 }
 
-impl Hand<'_> {
+impl EngineParts<'_> {
     /// Records `rank` as failed if `status` is RANK_FAILURE.
     fn note(&mut self, rank: usize, status: dtl_status_t) {
         if status == DTL_ERROR_RANK_FAILURE && !self.dead.contains(&rank) {
@@ -127,7 +127,7 @@ impl Hand<'_> {
 
 impl OpenWindow {
     /// Starts queued operations as far as resources permit, and collects completed operations.
-    fn move_on(&mut self, hand: &mut Hand) -> Result<()> {
+    fn move_on(&mut self, hand: &mut EngineParts) -> Result<()> {
         for index in 0..self.listed.len() {
             let Some(&rank) = self.listed.get(index) else { break };
             self.move_lane(rank, hand)?;
@@ -141,7 +141,7 @@ impl OpenWindow {
         Ok(())
     }
 
-    fn move_lane(&mut self, rank: usize, hand: &mut Hand) -> Result<()> {
+    fn move_lane(&mut self, rank: usize, hand: &mut EngineParts) -> Result<()> {
         let Some(lane) = self.lanes.get_mut(rank) else { return Ok(()) };
         while let Some(&Under { number, wants_op, what }) = lane.in_flight.front() {
             let Some(done) = hand.wire.test(what)? else { break };
@@ -175,7 +175,7 @@ impl OpenWindow {
 
     /// Starts or queues an operation. Returns the operation number, which the caller uses to test
     /// the operation.
-    fn begin(&mut self, begin: Begin, wants_op: bool, hand: &mut Hand) -> Result<u64> {
+    fn begin(&mut self, begin: Begin, wants_op: bool, hand: &mut EngineParts) -> Result<u64> {
         let rank = index_of(begin.target());
         self.list(rank);
         let Some(lane) = self.lanes.get_mut(rank) else {
@@ -233,7 +233,7 @@ impl OpenWindow {
         &mut self,
         target: Option<i32>,
         reach: FlushScope,
-        hand: &mut Hand,
+        hand: &mut EngineParts,
     ) -> Result<Option<OpId>> {
         for rank in self.targets(target).into_iter().filter(|_| reach == FlushScope::Target) {
             let Some(lane) = self.lanes.get_mut(rank).filter(|lane| lane.is_dirty) else {
@@ -297,7 +297,7 @@ fn end(
 }
 
 /// Converts the status of a failed operation on target `rank` to an error.
-fn failure(hand: &mut Hand, rank: usize, status: dtl_status_t) -> Error {
+fn failure(hand: &mut EngineParts, rank: usize, status: dtl_status_t) -> Error {
     hand.note(rank, status);
     let reason = hand.wire.failure_text();
     let meaning = || error::status_message(status).to_string_lossy().into_owned();
@@ -335,7 +335,7 @@ impl Engine {
     pub(super) fn on_window<T>(
         &mut self,
         number: u64,
-        act: impl FnOnce(&mut OpenWindow, &mut Hand) -> Result<T>,
+        act: impl FnOnce(&mut OpenWindow, &mut EngineParts) -> Result<T>,
     ) -> Result<T> {
         self.on_windows(|windows, hand| {
             let mut windows = windows.iter_mut();
@@ -348,9 +348,9 @@ impl Engine {
     /// the failure of the rank.
     fn on_windows<T>(
         &mut self,
-        act: impl FnOnce(&mut [(u64, OpenWindow)], &mut Hand) -> Result<T>,
+        act: impl FnOnce(&mut [(u64, OpenWindow)], &mut EngineParts) -> Result<T>,
     ) -> Result<T> {
-        let mut hand = Hand { wire: &mut *self.wire, dead: Vec::new() };
+        let mut hand = EngineParts { wire: &mut *self.wire, dead: Vec::new() };
         let acted = act(&mut self.windows, &mut hand);
         for rank in hand.dead {
             if rank != self.rank && !self.is_dead(rank) {

@@ -21,7 +21,7 @@ use crate::runtime::component::{
 use crate::runtime::registry::Backend;
 use crate::runtime::{explain, launch};
 use crate::sys::memory::buf::Addr;
-use crate::sys::os::process;
+use crate::sys::os::{hwinfo, process};
 use std::sync::Arc;
 
 /// Opens rdma communicators; loads libibverbs at first use.
@@ -230,7 +230,7 @@ fn join(prepared: Prepared, met: Records) -> Result<Box<dyn Transport>> {
 /// Returns the node's identifier and the mask of the processors that this rank may use, as words of
 /// the bootstrap record.
 fn own_node() -> [u64; NODE] {
-    let [a, b, c, d] = process::affinity_mask();
+    let [a, b, c, d] = hwinfo::affinity_mask();
     [process::node_id().unwrap_or(0), a, b, c, d]
 }
 

@@ -137,11 +137,11 @@ pub trait Window: Send + Sync {
     fn blocks(&self) -> bool {
         false
     }
-    /// Starts an operation on the target range `at`, which is not empty. Each nonempty buffer of the
-    /// operation has as many bytes as `at`. Accumulate operations and compare-and-swaps are started
-    /// only on dtypes for which `has_atomics` returns true. `wants_op` must be true if the caller
-    /// will poll the operation, a put or get, with `test`. Returns `None` if the buffer of a put may
-    /// already be reused, or the data of a get has arrived.
+    /// Starts an operation on the target range `at`, which is not empty. Each nonempty buffer of
+    /// the operation has as many bytes as `at`. Accumulate operations and compare-and-swaps are
+    /// started only on dtypes for which `has_atomics` returns true. `wants_op` must be true if the
+    /// caller will poll the operation, a put or get, with `test`. Returns `None` if the buffer of a
+    /// put may already be reused, or the data of a get has arrived.
     fn start(&self, at: TargetRange, op: &RmaOp, wants_op: bool) -> Result<Option<OpId>>;
     /// Returns true if the put, get or flush with id `op` is complete (locally, for a put). After
     /// this function has returned true or an error, the id is invalid.

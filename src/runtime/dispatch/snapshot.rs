@@ -33,8 +33,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Sorts the entries into the order of rule 1 of `dtl_dispatch_key_t`, and those of equal keys by
-    /// descending priority.
+    /// Sorts the entries into the order of rule 1 of `dtl_dispatch_key_t`, and those of equal keys
+    /// by descending priority.
     fn new(mut entries: Vec<ChainEntry>) -> Self {
         entries.sort_by_key(|entry| {
             let of = &entry.registration;

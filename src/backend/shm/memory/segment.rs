@@ -19,7 +19,7 @@ use crate::error::{Result, fail};
 use crate::sys::{
     memory::host_pages::page_size,
     os::{
-        process,
+        hwinfo,
         shm_segment::{SharedMapping, Span},
     },
     sync::AtomicUpdate,
@@ -213,7 +213,7 @@ impl Segment {
 
     /// Publishes the logical cores on which this rank may run.
     pub(crate) fn set_processors(&self, rank: usize) {
-        let mask = process::affinity_mask::<PROCESSOR_WORDS>();
+        let mask = hwinfo::affinity_mask::<PROCESSOR_WORDS>();
         for (index, bits) in mask.into_iter().enumerate() {
             if let Some(word) = self.rank_word(rank, PROCESSORS + 8 * index) {
                 word.store(bits, Release);

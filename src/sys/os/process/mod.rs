@@ -142,18 +142,6 @@ pub fn affinity() -> Vec<usize> {
     Vec::new()
 }
 
-/// Returns the logical cores on which the calling thread may run, as a bit mask. Cores beyond the
-/// mask share the bits of those within it.
-pub fn affinity_mask<const WORDS: usize>() -> [u64; WORDS] {
-    let mut mask = [0; WORDS];
-    for cpu in affinity() {
-        if let Some(word) = mask.get_mut(cpu / 64 % WORDS) {
-            *word |= 1 << (cpu % 64);
-        }
-    }
-    mask
-}
-
 /// Returns the numbers in a list of numbers and ranges such as "0-3,8"; skips invalid entries.
 pub fn listed(text: &str) -> Vec<usize> {
     /// Maximum number of returned numbers; limits the memory for a very large range.
