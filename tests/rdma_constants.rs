@@ -20,21 +20,44 @@ use std::process::Command;
 
 const HEADER: &str = "/usr/include/infiniband/verbs.h";
 
-/// C types of the lists. Two functions are hidden by macros that call newer functions; here the
+/// Types of Rust in the lists, and their C types. The other types of the lists are types of [`TYPES`].
+const TRANSLATED: &[(&str, &str)] = &[
+    ("()", "void"),
+    ("c_int", "int"),
+    ("*mut c_int", "int *"),
+    ("usize", "size_t"),
+    ("*const c_char", "const char *"),
+    ("u8", "uint8_t"),
+    ("u32", "uint32_t"),
+    ("u64", "uint64_t"),
+    ("*mut u16", "uint16_t *"),
+    ("*mut DeviceIn", "struct ibv_device **"),
+    ("*mut Mr", "struct ibv_mr *"),
+    ("*mut CqIn", "struct ibv_cq **"),
+    ("*mut At", "void **"),
+    ("*mut DeviceAttr", "struct ibv_device_attr *"),
+    ("*mut PortAttr", "struct _compat_ibv_port_attr *"),
+    ("*mut Gid", "union ibv_gid *"),
+    ("*mut GidEntry", "struct ibv_gid_entry *"),
+    ("*mut QpInitAttr", "struct ibv_qp_init_attr *"),
+    ("*mut QpAttr", "struct ibv_qp_attr *"),
+    ("*mut AsyncEvent", "struct ibv_async_event *"),
+];
+
+fn in_c(kind: &str) -> &str {
+    TRANSLATED.iter().find(|(rust, _)| *rust == kind).map_or(kind, |(_, c)| c)
+}
+
+/// C program before the checks. Two functions are hidden by macros that call newer functions; here the
 /// library's functions of these names are called. ibv_query_port fills in an older struct, which is
 /// the beginning of ibv_port_attr.
 const TYPES: &str = "#include <infiniband/verbs.h>
 #undef ibv_reg_mr
 #undef ibv_query_port
-typedef int Int; typedef int *IntOut; typedef void Nothing; typedef size_t Size; typedef void *At; typedef const char *Text;
-typedef uint8_t Byte; typedef uint32_t Uint; typedef uint64_t Long; typedef __be16 *ShortOut; typedef struct ibv_device *DeviceIn;
-typedef struct ibv_device **Devices; typedef struct ibv_context *ContextIn; typedef struct ibv_pd *PdIn;
-typedef struct ibv_mr *MrIn; typedef struct ibv_cq *CqIn; typedef struct ibv_cq **CqOut; typedef void **AtOut;
-typedef struct ibv_comp_channel *ChannelIn; typedef struct ibv_qp *QpIn; typedef struct ibv_device_attr *DeviceAttrOut;
-typedef struct _compat_ibv_port_attr *PortAttrOut; typedef union ibv_gid *GidOut; typedef struct ibv_gid_entry *GidEntryOut;
-typedef struct ibv_qp_init_attr *QpInitAttrIn; typedef struct ibv_qp_attr *QpAttrIn;
-typedef struct ibv_async_event *EventOut; typedef struct ibv_send_wr *SendWr; typedef struct ibv_recv_wr *RecvWr;
-_Static_assert(sizeof(Uint) == sizeof(enum ibv_wc_status) && sizeof(Uint) == sizeof(enum ibv_event_type), \"widths\");
+typedef void *At; typedef struct ibv_device *DeviceIn; typedef struct ibv_context *ContextIn; typedef struct ibv_pd *PdIn;
+typedef struct ibv_cq *CqIn; typedef struct ibv_comp_channel *ChannelIn; typedef struct ibv_qp *QpIn;
+typedef struct ibv_send_wr *SendWr; typedef struct ibv_recv_wr *RecvWr;
+_Static_assert(sizeof(uint32_t) == sizeof(enum ibv_wc_status) && sizeof(uint32_t) == sizeof(enum ibv_event_type), \"widths\");
 /* The calls of the data path. */
 int (*poll_cq(struct ibv_context *c))(CqIn, int, struct ibv_wc *) { return c->ops.poll_cq; }
 int (*req_notify_cq(struct ibv_context *c))(CqIn, int) { return c->ops.req_notify_cq; }
@@ -131,13 +154,13 @@ fn compiles(program: &str) -> Result<(), String> {
 }
 
 fn call(function: &Function) -> String {
-    let (name, result) = (function.name, function.result);
+    let (name, result) = (function.name, in_c(function.result));
     let types: Vec<&str> =
-        function.parameters.split(", ").filter(|kind| !kind.is_empty()).collect();
+        function.parameters.split(", ").filter(|kind| !kind.is_empty()).map(in_c).collect();
     let list: Vec<String> =
         types.iter().enumerate().map(|(at, kind)| format!("{kind} a{at}")).collect();
     let names: Vec<String> = (0..types.len()).map(|at| format!("a{at}")).collect();
-    let back = if result == "Nothing" { "" } else { "return " };
+    let back = if result == "void" { "" } else { "return " };
     format!("{result} call_{name}({}) {{ {back}{name}({}); }}\n", list.join(", "), names.join(", "))
 }
 
@@ -164,8 +187,8 @@ fn the_lists_are_those_of_the_header() {
     }
     let wrong = Function {
         name: "ibv_query_gid",
-        parameters: "ContextIn, Byte, Int, ShortOut",
-        result: "Int",
+        parameters: "ContextIn, u8, c_int, *mut u16",
+        result: "c_int",
         required: true,
     };
     for bad in [

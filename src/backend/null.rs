@@ -83,21 +83,21 @@ impl Memory for Null {
         Ok(())
     }
 
-    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Result<Option<dtl_mem_kind_info_t>> {
         let name = match kind {
             DTL_MEMORY_HOST => "null host memory",
             DTL_MEMORY_DEVICE => "null device memory",
             _ => {
-                return Some(fail!(
+                return fail!(
                     DTL_ERROR_NOT_SUPPORTED,
                     "backend null has no memory kind {}",
                     describe(kind)
-                ));
+                );
             }
         };
         let properties =
             DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
-        Some(Ok(new_kind_info(properties, 1, name)))
+        Ok(Some(new_kind_info(properties, 1, name)))
     }
 }
 
@@ -107,13 +107,13 @@ impl Transfer for Null {
         Ok(())
     }
 
-    fn copy_async(&self, _stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
-        Some(self.copy(dst, src))
+    fn copy_async(&self, _stream: Token, dst: CopySide, src: CopySide) -> Result<Option<()>> {
+        self.copy(dst, src).map(Some)
     }
 
-    fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
+    fn fill(&self, dst: CopySide, value: u8) -> Result<Option<()>> {
         dst.region.fill(value);
-        Some(Ok(()))
+        Ok(Some(()))
     }
 }
 
@@ -138,12 +138,12 @@ impl Exec for Null {
         Ok(())
     }
 
-    fn stream_query(&self, _stream: Token) -> Option<Result<bool>> {
-        Some(Ok(true))
+    fn stream_query(&self, _stream: Token) -> Result<Option<bool>> {
+        Ok(Some(true))
     }
 
-    fn stream_wait_event(&self, _stream: Token, _event: Token) -> Option<Result<()>> {
-        Some(Ok(()))
+    fn stream_wait_event(&self, _stream: Token, _event: Token) -> Result<Option<()>> {
+        Ok(Some(()))
     }
 
     fn event_create(&self, _flags: u64) -> Result<Token> {
@@ -162,8 +162,8 @@ impl Exec for Null {
         Ok(true)
     }
 
-    fn launch(&self, _stream: Token, _launch: &Launch<'_>) -> Option<Result<()>> {
-        Some(Ok(()))
+    fn launch(&self, _stream: Token, _launch: &Launch<'_>) -> Result<Option<()>> {
+        Ok(Some(()))
     }
 }
 
@@ -180,7 +180,7 @@ impl HostExec for Null {
         Ok(1)
     }
 
-    fn suggested_parallelism(&self) -> Option<Result<u32>> {
-        None
+    fn suggested_parallelism(&self) -> Result<Option<u32>> {
+        Ok(None)
     }
 }

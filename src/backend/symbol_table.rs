@@ -50,8 +50,8 @@ macro_rules! function_table {
     };
     // Functions with their signatures, which a test compares with the header.
     (
-        required { $($name:ident($($type:ident),*) -> $result:ident;)+ }
-        optional { $($maybe:ident($($maybe_type:ident),*) -> $maybe_result:ident;)+ }
+        required { $($name:ident($($type:ty),*) -> $result:ty;)+ }
+        optional { $($maybe:ident($($maybe_type:ty),*) -> $maybe_result:ty;)+ }
     ) => {
         $crate::backend::symbol_table::function_table! {
             types;

@@ -142,9 +142,9 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
     let info = if backend.device.is_some() || backend.memory.is_none() {
         check(backend, device)?;
         let own = backend.device()?.memory_info(device);
-        own.or_else(|| backend.memory.as_ref().and_then(|memory| memory.memory_info()))
+        own.or_else(|| backend.memory.as_ref()?.memory_info().transpose())
     } else if device == 0 {
-        backend.memory()?.memory_info()
+        backend.memory()?.memory_info().transpose()
     } else {
         return fail!(
             DTL_ERROR_OUT_OF_BOUNDS,
@@ -159,8 +159,8 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
 /// of a backend.
 pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {
     check_memory_kind(kind)?;
-    if let Some(answer) = backend.memory()?.kind_info(kind) {
-        return answer;
+    if let Some(info) = backend.memory()?.kind_info(kind)? {
+        return Ok(info);
     }
     // The backend does not describe its memory: assume the minimum that the name of the kind
     // implies.

@@ -38,27 +38,6 @@ impl Cuda {
             self.blocks.insert(addr, block);
         })
     }
-
-    fn describe(&self, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {
-        let driver = self.driver.get()?;
-        let card = check_kind(&driver, self.current(&driver), kind)?;
-        let has = |what| driver.attribute(card, what) != 0;
-        let mut unified = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
-        if has(CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED) {
-            unified |= DTL_MEMORY_ATOMICS;
-        }
-        let (properties, name) = match kind {
-            DTL_MEMORY_DEVICE => (0, "CUDA, device"),
-            DTL_MEMORY_SHARED => {
-                (DTL_MEMORY_EXPORTABLE, "CUDA, device (other processes can open it)")
-            }
-            DTL_MEMORY_PINNED => (unified, "CUDA, host (page-locked)"),
-            _ if has(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) => (unified, "CUDA, managed"),
-            _ => (unified, "CUDA, managed (host: only while the device is idle)"),
-        };
-        let common = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
-        Ok(new_kind_info(common | properties, CudaDriver::ALIGNMENT, name))
-    }
 }
 
 /// Returns a descriptor of memory that the application allocated or registered through the driver.
@@ -197,65 +176,58 @@ impl Memory for Arc<Cuda> {
         Ok(self.blocks.add(Block { base, size, device, origin }, align))
     }
 
-    fn alloc_async(&self, stream: Token, extent: Extent) -> Option<Result<Addr>> {
+    fn alloc_async(&self, stream: Token, extent: Extent) -> Result<Option<Addr>> {
         let Extent { kind, size, align } = extent;
         if kind != DTL_MEMORY_DEVICE {
-            return None;
+            return Ok(None);
         }
         let queue = &stream_of::<CudaDriver>(stream).queue;
         let (driver, device) = (&queue.driver, queue.device);
-        let alloc = || {
-            let inside = queue.enter()?;
-            let Some(pool) = driver.pool(driver.card(device)?)? else { return Ok(None) };
-            let room = room_for::<CudaDriver>(size, align);
-            let take = || queue_take(driver, pool, queue.id, room);
-            let block = |base| Block { base, size, device, origin: AllocOrigin::Pool };
-            let taken = allocate(driver, device, size, inside, take)?;
-            Ok(taken.map(|base| self.blocks.add(block(base), align)))
-        };
-        alloc().transpose()
+        let inside = queue.enter()?;
+        let Some(pool) = driver.pool(driver.card(device)?)? else { return Ok(None) };
+        let room = room_for::<CudaDriver>(size, align);
+        let take = || queue_take(driver, pool, queue.id, room);
+        let block = |base| Block { base, size, device, origin: AllocOrigin::Pool };
+        let taken = allocate(driver, device, size, inside, take)?;
+        Ok(taken.map(|base| self.blocks.add(block(base), align)))
     }
 
-    fn free_async(&self, stream: Token, addr: Addr, _extent: Extent) -> Option<Result<()>> {
+    fn free_async(&self, stream: Token, addr: Addr, _extent: Extent) -> Result<Option<()>> {
         let queue = &stream_of::<CudaDriver>(stream).queue;
-        let free = queue.driver.cuda.cuMemFreeAsync?;
-        let block = self
-            .blocks
-            .find(addr)
-            .filter(|block| block.origin == AllocOrigin::Pool && block.device == queue.device)?;
-        let give = || {
-            let _inside = queue.enter()?;
-            // Remove the block first: once the memory is freed, another thread may allocate the
-            // same address.
-            self.blocks.remove(addr);
-            // SAFETY: the memory comes from the pool and is freed once. The caller guarantees that
-            // no command queued later uses it.
-            let code = unsafe { free(block.base.get() as CUdeviceptr, queue.id.ptr()) };
-            queue.driver.cuda.check_release(code, "cuMemFreeAsync").inspect_err(|_| {
-                self.blocks.insert(addr, block);
-            })
+        let is_ours =
+            |block: &Block| block.origin == AllocOrigin::Pool && block.device == queue.device;
+        let (Some(free), Some(block)) =
+            (queue.driver.cuda.cuMemFreeAsync, self.blocks.find(addr).filter(is_ours))
+        else {
+            return Ok(None);
         };
-        Some(give())
+        let _inside = queue.enter()?;
+        // Remove the block first: once the memory is freed, another thread may allocate the
+        // same address.
+        self.blocks.remove(addr);
+        // SAFETY: the memory comes from the pool and is freed once. The caller guarantees that
+        // no command queued later uses it.
+        let code = unsafe { free(block.base.get() as CUdeviceptr, queue.id.ptr()) };
+        let freed = queue.driver.cuda.check_release(code, "cuMemFreeAsync");
+        freed.inspect_err(|_| self.blocks.insert(addr, block)).map(Some)
     }
 
-    fn register(&self, region: Region) -> Option<Result<()>> {
-        Some(self.register_range(region))
+    fn register(&self, region: Region) -> Result<Option<()>> {
+        self.register_range(region).map(Some)
     }
 
-    fn unregister(&self, region: Region) -> Option<Result<()>> {
-        Some(self.give(region.addr()))
+    fn unregister(&self, region: Region) -> Result<Option<()>> {
+        self.give(region.addr()).map(Some)
     }
 
-    fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
-        let make = |driver: Arc<CudaDriver>| {
-            let block = match self.blocks.find(region.addr()) {
-                None => identify(&driver, region.addr())?
-                    .map(|found| foreign(found.base, found.size, found.device, found.kind)),
-                block => block,
-            };
-            mem_export::dmabuf(&driver, block, region)
+    fn dmabuf(&self, region: Region) -> Result<Option<(i32, u64)>> {
+        let driver = self.driver.get()?;
+        let block = match self.blocks.find(region.addr()) {
+            None => identify(&driver, region.addr())?
+                .map(|found| foreign(found.base, found.size, found.device, found.kind)),
+            block => block,
         };
-        Some(self.driver.get().and_then(make))
+        mem_export::dmabuf(&driver, block, region).map(Some)
     }
 
     fn exports(&self) -> Option<&dyn Exports> {
@@ -286,8 +258,25 @@ impl Memory for Arc<Cuda> {
         self.driver.known().map_or(Ok(None), |driver| identify(&driver, addr))
     }
 
-    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
-        Some(self.describe(kind))
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Result<Option<dtl_mem_kind_info_t>> {
+        let driver = self.driver.get()?;
+        let card = check_kind(&driver, self.current(&driver), kind)?;
+        let has = |what| driver.attribute(card, what) != 0;
+        let mut unified = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
+        if has(CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED) {
+            unified |= DTL_MEMORY_ATOMICS;
+        }
+        let (properties, name) = match kind {
+            DTL_MEMORY_DEVICE => (0, "CUDA, device"),
+            DTL_MEMORY_SHARED => {
+                (DTL_MEMORY_EXPORTABLE, "CUDA, device (other processes can open it)")
+            }
+            DTL_MEMORY_PINNED => (unified, "CUDA, host (page-locked)"),
+            _ if has(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) => (unified, "CUDA, managed"),
+            _ => (unified, "CUDA, managed (host: only while the device is idle)"),
+        };
+        let common = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
+        Ok(Some(new_kind_info(common | properties, CudaDriver::ALIGNMENT, name)))
     }
 }
 

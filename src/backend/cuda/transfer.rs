@@ -114,102 +114,90 @@ impl Transfer for Arc<Cuda> {
         })
     }
 
-    fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
+    fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Result<Option<()>> {
         let on = &stream_of::<CudaDriver>(stream).queue;
-        let copy = || {
-            let (target, source) = self.devices(dst, src)?;
-            // The driver reads pageable memory before the call returns. The copy is in stream order
-            // only if no command precedes it; otherwise the caller waits for the stream.
-            if self.side(src).is_none() && !on.is_idle(0, 0)? {
-                return Ok(None);
-            }
-            let device = if on.device == source { source } else { target };
-            let queued = in_order(on, device, |stream| {
-                queue(&on.driver, stream, (target, source), dst.region, src.region)
-            });
-            queued.map(Some)
-        };
-        copy().transpose()
+        let (target, source) = self.devices(dst, src)?;
+        // The driver reads pageable memory before the call returns. The copy is in stream order
+        // only if no command precedes it; otherwise the caller waits for the stream.
+        if self.side(src).is_none() && !on.is_idle(0, 0)? {
+            return Ok(None);
+        }
+        let device = if on.device == source { source } else { target };
+        let queued = in_order(on, device, |stream| {
+            queue(&on.driver, stream, (target, source), dst.region, src.region)
+        });
+        queued.map(Some)
     }
 
-    fn copy_2d(&self, dst: CopySide, src: CopySide, rows: Rows) -> Option<Result<()>> {
+    fn copy_2d(&self, dst: CopySide, src: CopySide, rows: Rows) -> Result<Option<()>> {
         let Rows { pitches: (dst_pitch, src_pitch), width, height } = rows;
-        let copy = || {
-            let driver = self.driver.get()?;
-            let (device, source) = self.devices(dst, src)?;
-            if device != source {
-                return Ok(None); // the caller copies row by row
-            }
-            let most = driver.attribute(driver.card(device)?, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
-            if dst_pitch.max(src_pitch) > u64::try_from(most).unwrap_or(0) {
-                return Ok(None);
-            }
-            // SAFETY: the struct has only integers and raw pointers, which may be 0.
-            let zeroed: CUDA_MEMCPY2D = unsafe { mem::zeroed() };
-            let rows = CUDA_MEMCPY2D {
-                srcMemoryType: CU_MEMORYTYPE_UNIFIED,
-                srcDevice: src.region.addr().get() as CUdeviceptr,
-                srcPitch: src_pitch as usize,
-                dstMemoryType: CU_MEMORYTYPE_UNIFIED,
-                dstDevice: dst.region.addr().get() as CUdeviceptr,
-                dstPitch: dst_pitch as usize,
-                WidthInBytes: width as usize,
-                Height: height as usize,
-                ..zeroed
-            };
-            let queue = |stream: Addr| {
-                // SAFETY: all rows lie within two ranges that the caller reserves for this copy
-                // until the copy has ended.
-                let code =
-                    unsafe { (driver.cuda.cuMemcpy2DAsync_v2)(&raw const rows, stream.ptr()) };
-                driver.cuda.check(code, "a copy of rows (cuMemcpy2DAsync)")
-            };
-            done_on(&driver, device, queue).map(Some)
+        let driver = self.driver.get()?;
+        let (device, source) = self.devices(dst, src)?;
+        if device != source {
+            return Ok(None); // the caller copies row by row
+        }
+        let most = driver.attribute(driver.card(device)?, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+        if dst_pitch.max(src_pitch) > u64::try_from(most).unwrap_or(0) {
+            return Ok(None);
+        }
+        // SAFETY: the struct has only integers and raw pointers, which may be 0.
+        let zeroed: CUDA_MEMCPY2D = unsafe { mem::zeroed() };
+        let rows = CUDA_MEMCPY2D {
+            srcMemoryType: CU_MEMORYTYPE_UNIFIED,
+            srcDevice: src.region.addr().get() as CUdeviceptr,
+            srcPitch: src_pitch as usize,
+            dstMemoryType: CU_MEMORYTYPE_UNIFIED,
+            dstDevice: dst.region.addr().get() as CUdeviceptr,
+            dstPitch: dst_pitch as usize,
+            WidthInBytes: width as usize,
+            Height: height as usize,
+            ..zeroed
         };
-        copy().transpose()
+        let queue = |stream: Addr| {
+            // SAFETY: all rows lie within two ranges that the caller reserves for this copy
+            // until the copy has ended.
+            let code = unsafe { (driver.cuda.cuMemcpy2DAsync_v2)(&raw const rows, stream.ptr()) };
+            driver.cuda.check(code, "a copy of rows (cuMemcpy2DAsync)")
+        };
+        done_on(&driver, device, queue).map(Some)
     }
 
-    fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
-        let fill = || {
-            let (driver, block) = (self.driver.get()?, self.block_of(dst)?);
-            done_on(&driver, block.device, |stream| queue_fill(&driver, stream, dst.region, value))
-        };
-        Some(fill())
+    fn fill(&self, dst: CopySide, value: u8) -> Result<Option<()>> {
+        let (driver, block) = (self.driver.get()?, self.block_of(dst)?);
+        done_on(&driver, block.device, |stream| queue_fill(&driver, stream, dst.region, value))
+            .map(Some)
     }
 
-    fn fill_async(&self, stream: Token, dst: CopySide, value: u8) -> Option<Result<()>> {
+    fn fill_async(&self, stream: Token, dst: CopySide, value: u8) -> Result<Option<()>> {
         let on = &stream_of::<CudaDriver>(stream).queue;
-        let fill = || {
-            let device = self.block_of(dst)?.device;
-            in_order(on, device, |stream| queue_fill(&on.driver, stream, dst.region, value))
-        };
-        Some(fill())
+        let device = self.block_of(dst)?.device;
+        in_order(on, device, |stream| queue_fill(&on.driver, stream, dst.region, value)).map(Some)
     }
 
     fn lend_host(&self, len: usize) -> Option<Box<dyn StagingBuffer>> {
         staging::lend(&self.driver.known()?, len)
     }
 
-    fn prefetch(&self, stream: Token, place: CopySide, device: i32) -> Option<Result<()>> {
+    fn prefetch(&self, stream: Token, place: CopySide, device: i32) -> Result<Option<()>> {
         let on = &stream_of::<CudaDriver>(stream).queue;
-        let (driver, prefetch) = (&on.driver, on.driver.cuda.cuMemPrefetchAsync?);
-        self.side(place).filter(Block::is_managed)?;
-        let queue = || {
-            // Prefetching is possible only where pages migrate while devices work. The host has no
-            // device index, so the attribute of the stream's device decides for a prefetch to the
-            // host.
-            let mover =
-                driver.card(if device == DTL_PREFETCH_HOST { on.device } else { device })?;
-            if driver.attribute(mover, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == 0 {
-                return Ok(());
-            }
-            let to = if device == DTL_PREFETCH_HOST { CU_DEVICE_CPU } else { mover.id };
-            let _inside = on.enter()?;
-            let (at, len) = (place.region.addr().get() as CUdeviceptr, place.region.len());
-            // SAFETY: the range is managed memory, and the context of the stream is current.
-            let code = unsafe { prefetch(at, len, to, on.id.ptr()) };
-            driver.cuda.check(code, "cuMemPrefetchAsync")
+        let driver = &on.driver;
+        let (Some(prefetch), true) = (
+            driver.cuda.cuMemPrefetchAsync,
+            self.side(place).is_some_and(|block| block.is_managed()),
+        ) else {
+            return Ok(None);
         };
-        Some(queue())
+        // Prefetching is possible only where pages migrate while devices work. The host has no
+        // device index, so the attribute of the stream's device decides for a prefetch to it.
+        let mover = driver.card(if device == DTL_PREFETCH_HOST { on.device } else { device })?;
+        if driver.attribute(mover, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == 0 {
+            return Ok(Some(()));
+        }
+        let to = if device == DTL_PREFETCH_HOST { CU_DEVICE_CPU } else { mover.id };
+        let _inside = on.enter()?;
+        let (at, len) = (place.region.addr().get() as CUdeviceptr, place.region.len());
+        // SAFETY: the range is managed memory, and the context of the stream is current.
+        let code = unsafe { prefetch(at, len, to, on.id.ptr()) };
+        driver.cuda.check(code, "cuMemPrefetchAsync").map(Some)
     }
 }

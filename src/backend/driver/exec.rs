@@ -95,15 +95,18 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
         stream_of::<D>(stream).synchronize()
     }
 
-    fn stream_query(&self, stream: Token) -> Option<Result<bool>> {
-        Some(stream_of::<D>(stream).query())
+    fn stream_query(&self, stream: Token) -> Result<Option<bool>> {
+        stream_of::<D>(stream).query().map(Some)
     }
 
-    fn stream_wait_event(&self, stream: Token, event: Token) -> Option<Result<()>> {
-        Some(latest(event).map_or(Ok(()), |record| stream_of::<D>(stream).wait_for(record)))
+    fn stream_wait_event(&self, stream: Token, event: Token) -> Result<Option<()>> {
+        latest(event)
+            .map(|record| stream_of::<D>(stream).wait_for(record))
+            .unwrap_or(Ok(()))
+            .map(Some)
     }
 
-    fn stream_host_callback(&self, stream: Token, (task, user): TaskCall) -> Option<Result<()>> {
+    fn stream_host_callback(&self, stream: Token, (task, user): TaskCall) -> Result<Option<()>> {
         stream_of::<D>(stream).call(task, user)
     }
 
@@ -138,31 +141,30 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
         latest::<D>(event).map_or(Ok(true), |record| record.is_done())
     }
 
-    fn event_sync(&self, event: Token) -> Option<Result<()>> {
-        Some(latest::<D>(event).map_or(Ok(()), |record| record.wait()))
+    fn event_sync(&self, event: Token) -> Result<Option<()>> {
+        latest::<D>(event).map_or(Ok(()), |record| record.wait()).map(Some)
     }
 
-    fn event_elapsed(&self, start: Token, stop: Token) -> Option<Result<u64>> {
-        Some(elapsed::<D>(start, stop))
+    fn event_elapsed(&self, start: Token, stop: Token) -> Result<Option<u64>> {
+        let record = |token, role| match latest::<D>(token) {
+            Some(record) => Ok(record),
+            None => {
+                fail!(
+                    DTL_ERROR_INVALID_STATE,
+                    "the {role} event was never recorded; record it first"
+                )
+            }
+        };
+        let (from, to) = (record(start, "start")?, record(stop, "stop")?);
+        let Some(elapsed) = from.event.nanoseconds_to(&to.event)? else {
+            let role = if from.is_done()? { "stop" } else { "start" };
+            return fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the {role} event is still pending; wait for it first"
+            );
+        };
+        u64::try_from(elapsed).map(Some).map_err(|_| {
+            failure!(DTL_ERROR_INVALID_ARGUMENT, "the stop event came before the start; swap them")
+        })
     }
-}
-
-fn elapsed<D: Driver>(start: Token, stop: Token) -> Result<u64> {
-    let record = |token, role| match latest::<D>(token) {
-        Some(record) => Ok(record),
-        None => {
-            fail!(DTL_ERROR_INVALID_STATE, "the {role} event was never recorded; record it first")
-        }
-    };
-    let (from, to) = (record(start, "start")?, record(stop, "stop")?);
-    let Some(elapsed) = from.event.nanoseconds_to(&to.event)? else {
-        let role = if from.is_done()? { "stop" } else { "start" };
-        return fail!(
-            DTL_ERROR_INVALID_STATE,
-            "the {role} event is still pending; wait for it first"
-        );
-    };
-    u64::try_from(elapsed).map_err(|_| {
-        failure!(DTL_ERROR_INVALID_ARGUMENT, "the stop event came before the start; swap them")
-    })
 }

@@ -164,9 +164,8 @@ impl<D: Driver> Stream<D> {
 
     /// Queues a call to `task` with argument `user` on a host thread, in stream order. Returns
     /// `None` if the driver cannot block the queue.
-    pub fn call(&self, task: dtl_task_fn_t, user: Addr) -> Option<Result<()>> {
-        let is_queued = self.run_on_host(HostTask::Call(task, user));
-        is_queued.map(|is_queued| is_queued.then_some(())).transpose()
+    pub fn call(&self, task: dtl_task_fn_t, user: Addr) -> Result<Option<()>> {
+        self.run_on_host(HostTask::Call(task, user)).map(|is_queued| is_queued.then_some(()))
     }
 
     /// Queues `task` for the stream's callback thread. Returns false if the driver cannot block the

@@ -127,24 +127,22 @@ impl Memory for HostMemory {
         Ok(())
     }
 
-    fn register(&self, region: Region) -> Option<Result<()>> {
+    fn register(&self, region: Region) -> Result<Option<()>> {
         let (addr, size) = (region.addr(), region.len() as u64);
         if let Some(hole) = host_pages::first_hole(addr, size) {
-            return Some(fail!(
+            return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "{size} bytes at {addr:?}: there is no memory at {hole:#x}; register what the \
                  program has"
-            ));
+            );
         }
         let mut edges = self.edges.lock();
-        if let Err(error) = lock(addr, size) {
-            return Some(Err(error));
-        }
+        lock(addr, size)?;
         edge_pages(region).into_iter().for_each(|page| *edges.entry(page).or_default() += 1);
-        Some(Ok(()))
+        Ok(Some(()))
     }
 
-    fn unregister(&self, region: Region) -> Option<Result<()>> {
+    fn unregister(&self, region: Region) -> Result<Option<()>> {
         let mut edges = self.edges.lock();
         let mut is_last = |page: u64| {
             let left = edges.get_mut(&page).map_or(0, |count| {
@@ -164,19 +162,17 @@ impl Memory for HostMemory {
             let addr = Addr::new(std::ptr::without_provenance_mut((begin * PAGE) as usize));
             host_pages::unlock(addr, (end - begin) * PAGE);
         }
-        Some(Ok(()))
+        Ok(Some(()))
     }
 
-    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Result<Option<dtl_mem_kind_info_t>> {
         let common = DTL_MEMORY_HOST_ACCESSIBLE
             | DTL_MEMORY_DEVICE_ACCESSIBLE
             | DTL_MEMORY_UNIFIED
             | DTL_MEMORY_ATOMICS
             | DTL_MEMORY_THREAD_SAFE;
-        let info = kind_properties(kind).map(|(properties, alignment, name)| {
-            new_kind_info(common | properties, alignment, name)
-        });
-        Some(info)
+        let (properties, alignment, name) = kind_properties(kind)?;
+        Ok(Some(new_kind_info(common | properties, alignment, name)))
     }
 
     fn exports(&self) -> Option<&dyn Exports> {
@@ -219,8 +215,8 @@ impl Transfer for Host {
         Ok(())
     }
 
-    fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
+    fn fill(&self, dst: CopySide, value: u8) -> Result<Option<()>> {
         dst.region.fill(value);
-        Some(Ok(()))
+        Ok(Some(()))
     }
 }

@@ -1,7 +1,7 @@
 //! MPI communicators: duplication, release, and this process's rank and size.
 
 use super::library::functions::Handle;
-use super::library::mpi_library::{Mpi, PendingFree};
+use super::library::mpi_library::{Mpi, PendingFree, checked};
 use super::{message, stale_messages};
 use crate::abi::word::DTL_OP_MAX;
 use crate::error::{Result, failure};
@@ -12,8 +12,7 @@ use std::ffi::c_int;
 pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
     let mut copy = 0;
     // SAFETY: `comm` is a valid MPI communicator; `copy` is a writable local.
-    let code = unsafe { (mpi.call.MPI_Comm_dup)(comm, &raw mut copy) };
-    mpi.check("MPI_Comm_dup", code)?;
+    unsafe { checked!(mpi, MPI_Comm_dup(comm, &raw mut copy)) }?;
     or_free(mpi, &[copy], mpi.make_quiet(copy))?;
     Ok(copy)
 }
@@ -33,11 +32,9 @@ pub(super) fn or_free<T>(mpi: &Mpi, comms: &[Handle], outcome: Result<T>) -> Res
 pub(super) fn place_in(mpi: &Mpi, comm: Handle) -> Result<(c_int, c_int)> {
     let (mut rank, mut size) = (0, 0);
     // SAFETY: `comm` is a valid communicator; `rank` is a writable local.
-    let code = unsafe { (mpi.call.MPI_Comm_rank)(comm, &raw mut rank) };
-    mpi.check("MPI_Comm_rank", code)?;
+    unsafe { checked!(mpi, MPI_Comm_rank(comm, &raw mut rank)) }?;
     // SAFETY: `comm` is a valid communicator; `size` is a writable local.
-    let code = unsafe { (mpi.call.MPI_Comm_size)(comm, &raw mut size) };
-    mpi.check("MPI_Comm_size", code)?;
+    unsafe { checked!(mpi, MPI_Comm_size(comm, &raw mut size)) }?;
     Ok((rank, size))
 }
 
@@ -46,8 +43,7 @@ pub(super) fn place_in(mpi: &Mpi, comm: Handle) -> Result<(c_int, c_int)> {
 pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
     let received = stale_messages::receive_all(mpi, comm);
     // SAFETY: the library created the communicator, which is freed once.
-    let code = unsafe { (mpi.call.MPI_Comm_free)(&raw mut comm) };
-    mpi.check("MPI_Comm_free", code).and(received)
+    unsafe { checked!(mpi, MPI_Comm_free(&raw mut comm)) }.and(received)
 }
 
 /// Returns true if `own` is true on at least one rank. Collective; the result is the same on all
@@ -58,8 +54,7 @@ pub(super) fn agree(mpi: &Mpi, comm: Handle, own: bool) -> Result<bool> {
     let max = mpi.k.op(DTL_OP_MAX);
     let max = max.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "MPI without MPI_MAX"))?;
     // SAFETY: one int is reduced in place, on a communicator that all ranks have just created.
-    let code = unsafe { (mpi.call.MPI_Allreduce)(in_place, at, 1, int, max, comm) };
-    mpi.check("MPI_Allreduce", code).map(|()| any != 0)
+    unsafe { checked!(mpi, MPI_Allreduce(in_place, at, 1, int, max, comm)) }.map(|()| any != 0)
 }
 
 impl Mpi {
@@ -71,9 +66,7 @@ impl Mpi {
             PendingFree::Over(request) => message::wait(self, request),
             PendingFree::Request(mut request) => {
                 // SAFETY: the library created the persistent request, which is freed once.
-                self.check("MPI_Request_free", unsafe {
-                    (self.call.MPI_Request_free)(&raw mut request)
-                })
+                unsafe { checked!(self, MPI_Request_free(&raw mut request)) }
             }
         }
     }

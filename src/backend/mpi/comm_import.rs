@@ -5,7 +5,7 @@ use super::comm::place_in;
 use super::library::abi::Family;
 use super::library::discovery;
 use super::library::functions::Handle;
-use super::library::mpi_library::{self, Mpi};
+use super::library::mpi_library::{self, Mpi, checked};
 use crate::error::{Result, fail};
 use crate::runtime::component::OpenArgs;
 use std::ffi::c_int;
@@ -76,8 +76,7 @@ fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
     }
     let mut is_inter = 0;
     // SAFETY: `comm` is a communicator of the program; `is_inter` is a writable local.
-    let code = unsafe { (mpi.call.MPI_Comm_test_inter)(comm, &raw mut is_inter) };
-    mpi.check("MPI_Comm_test_inter", code)?;
+    unsafe { checked!(mpi, MPI_Comm_test_inter(comm, &raw mut is_inter)) }?;
     if is_inter != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,

@@ -4,7 +4,7 @@
 
 use super::comm::place_in;
 use super::library::functions::{Handle, Status};
-use super::library::mpi_library::{Hold, Mpi, OVER_TEXT, PendingFree};
+use super::library::mpi_library::{Hold, Mpi, OVER_TEXT, PendingFree, checked};
 use super::message::{self, Envelope, tag_limit};
 use super::status::Reader;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
@@ -132,8 +132,7 @@ impl Wire for MpiWire {
         self.canceled.lock().push(op.0);
         let mut request = op.0;
         // SAFETY: the request is an operation in flight.
-        let code = unsafe { (self.mpi.call.MPI_Cancel)(&raw mut request) };
-        self.mpi.check("MPI_Cancel", code)
+        unsafe { checked!(self.mpi, MPI_Cancel(&raw mut request)) }
     }
 
     fn failure_text(&self) -> Option<String> {

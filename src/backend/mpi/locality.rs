@@ -6,15 +6,15 @@
 use super::comm::free;
 use super::library::abi::Int;
 use super::library::functions::Handle;
-use super::library::mpi_library::Mpi;
+use super::library::mpi_library::{Mpi, checked};
 use crate::abi::word::DTL_OP_BOR;
 use crate::error::{Result, failure};
-use crate::sys::os::process;
+use crate::sys::os::hwinfo;
 use std::ffi::c_int;
 
-/// Size, in bytes, of the processor mask, which has one bit per processor. On machines with more
-/// than 1024 processors, processors share bits.
-const BYTES: usize = 128;
+/// Number of 64-bit words of the processor mask, which has one bit per processor. On machines with
+/// more than 1024 processors, processors share bits.
+const WORDS: usize = 16;
 
 /// Placement of a communicator's ranks on nodes and processors.
 #[derive(Clone, Copy)]
@@ -32,8 +32,7 @@ impl Node {
         let mut here = 0;
         let (kind, info) = (mpi.abi.int(Int::CommTypeShared), mpi.k.info_null);
         // SAFETY: a communicator of the library, MPI's own constants, and a writable local.
-        let code = unsafe { (mpi.call.MPI_Comm_split_type)(comm, kind, rank, info, &raw mut here) };
-        mpi.check("MPI_Comm_split_type", code)?;
+        unsafe { checked!(mpi, MPI_Comm_split_type(comm, kind, rank, info, &raw mut here)) }?;
         let counted = count(mpi, here);
         free(mpi, here)?;
         let (ranks, processors) = counted?;
@@ -49,19 +48,12 @@ impl Node {
 fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
     let mut ranks = 0;
     // SAFETY: the communicator has just been created; `ranks` is a writable local.
-    let code = unsafe { (mpi.call.MPI_Comm_size)(here, &raw mut ranks) };
-    mpi.check("MPI_Comm_size", code)?;
-    let mut bits = [0_u8; BYTES];
-    for processor in process::affinity() {
-        if let Some(byte) = bits.get_mut(processor / 8 % BYTES) {
-            *byte |= 1 << (processor % 8);
-        }
-    }
+    unsafe { checked!(mpi, MPI_Comm_size(here, &raw mut ranks)) }?;
+    let mut mask = hwinfo::affinity_mask::<WORDS>();
     let or = mpi.k.op(DTL_OP_BOR);
     let or = or.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "MPI without MPI_BOR"))?;
-    let (at, in_place, byte) = (bits.as_mut_ptr().cast(), mpi.k.in_place.ptr(), mpi.k.byte);
-    // SAFETY: `bits` is a local of `BYTES` bytes, reduced in place.
-    let code = unsafe { (mpi.call.MPI_Allreduce)(in_place, at, BYTES as c_int, byte, or, here) };
-    mpi.check("MPI_Allreduce", code)?;
-    Ok((ranks, bits.iter().map(|byte| byte.count_ones()).sum()))
+    let (at, in_place, byte) = (mask.as_mut_ptr().cast(), mpi.k.in_place.ptr(), mpi.k.byte);
+    // SAFETY: `mask` is a local of 8 times `WORDS` bytes, reduced in place.
+    unsafe { checked!(mpi, MPI_Allreduce(in_place, at, 8 * WORDS as c_int, byte, or, here)) }?;
+    Ok((ranks, mask.iter().map(|word| word.count_ones()).sum()))
 }

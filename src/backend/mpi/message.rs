@@ -3,7 +3,7 @@
 
 use super::library::abi::Int;
 use super::library::functions::{Count, Handle, Status};
-use super::library::mpi_library::Mpi;
+use super::library::mpi_library::{Mpi, checked};
 use crate::error::{Result, fail};
 use crate::runtime::component::SendMode;
 use crate::sys::memory::buf::Region;
@@ -85,9 +85,7 @@ pub(super) fn start_recv(mpi: &Mpi, from: Envelope, data: Region) -> Result<Hand
     let Envelope { peer, tag, comm } = from;
     let (at, count, mut request) = (data.addr().ptr(), data.len() as c_int, 0);
     // SAFETY: the region stays valid until the request completes, by this function's contract.
-    let code =
-        unsafe { (mpi.call.MPI_Irecv)(at, count, mpi.byte, peer, tag, comm, &raw mut request) };
-    mpi.check("MPI_Irecv", code)?;
+    unsafe { checked!(mpi, MPI_Irecv(at, count, mpi.byte, peer, tag, comm, &raw mut request)) }?;
     Ok(request)
 }
 
@@ -113,8 +111,7 @@ fn start_large_recv(mpi: &Mpi, from: Envelope, data: Region) -> Result<Handle> {
 pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
     // SAFETY: the library created the request, and no other caller tests it; the status is MPI's
     // constant for an ignored status.
-    let code = unsafe { (mpi.call.MPI_Wait)(&raw mut request, mpi.status_ignore.ptr().cast()) };
-    mpi.check("MPI_Wait", code)
+    unsafe { checked!(mpi, MPI_Wait(&raw mut request, mpi.status_ignore.ptr().cast())) }
 }
 
 /// Returns the request that this MPI library returns for every send that is complete when it
@@ -144,8 +141,8 @@ pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Optio
 pub(super) fn probe(mpi: &Mpi, from: Envelope, status: &mut Status) -> Result<bool> {
     let (Envelope { peer, tag, comm }, mut found) = (from, 0);
     // SAFETY: the library uses this communicator; the other arguments are writable.
-    let code = unsafe { (mpi.call.MPI_Iprobe)(peer, tag, comm, &raw mut found, status) };
-    mpi.check("MPI_Iprobe", code).map(|()| found != 0)
+    unsafe { checked!(mpi, MPI_Iprobe(peer, tag, comm, &raw mut found, status)) }
+        .map(|()| found != 0)
 }
 
 /// Performs a matched probe (MPI_Improbe) and writes the status of the message; returns `None` if
@@ -154,18 +151,15 @@ pub(super) fn take(mpi: &Mpi, from: Envelope, status: &mut Status) -> Result<Opt
     let Envelope { peer, tag, comm } = from;
     let (mut found, mut message) = (0, 0);
     // SAFETY: the library uses this communicator; the other arguments are writable.
-    let code = unsafe {
-        (mpi.call.MPI_Improbe)(peer, tag, comm, &raw mut found, &raw mut message, status)
-    };
-    mpi.check("MPI_Improbe", code).map(|()| (found != 0).then_some(message))
+    unsafe { checked!(mpi, MPI_Improbe(peer, tag, comm, &raw mut found, &raw mut message, status)) }
+        .map(|()| (found != 0).then_some(message))
 }
 
 /// Returns true if the completed operation that has the status `status` was canceled.
 pub(super) fn is_canceled(mpi: &Mpi, status: &Status) -> Result<bool> {
     let mut canceled = 0;
     // SAFETY: `status` is the status of a completed request; `canceled` is a writable local.
-    let code = unsafe { (mpi.call.MPI_Test_cancelled)(status, &raw mut canceled) };
-    mpi.check("MPI_Test_cancelled", code).map(|()| canceled != 0)
+    unsafe { checked!(mpi, MPI_Test_cancelled(status, &raw mut canceled)) }.map(|()| canceled != 0)
 }
 
 /// Starts the receive of a matched message. `data` must stay valid until the request completes.
@@ -202,23 +196,20 @@ pub(super) fn release(mpi: &Mpi, datatype: Handle) -> Result<()> {
 /// Frees a datatype that the library created.
 pub(super) fn free(mpi: &Mpi, mut datatype: Handle) -> Result<()> {
     // SAFETY: a call of this library created the datatype, which is freed once.
-    let code = unsafe { (mpi.call.MPI_Type_free)(&raw mut datatype) };
-    mpi.check("MPI_Type_free", code)
+    unsafe { checked!(mpi, MPI_Type_free(&raw mut datatype)) }
 }
 
 /// Creates a datatype of `len` contiguous bytes.
 pub(super) fn make_unit(mpi: &Mpi, len: c_int) -> Result<Handle> {
     let mut unit = 0;
     // SAFETY: MPI is initialized; `unit` is a writable local.
-    let code = unsafe { (mpi.call.MPI_Type_contiguous)(len, mpi.k.byte, &raw mut unit) };
-    mpi.check("MPI_Type_contiguous", code)?;
+    unsafe { checked!(mpi, MPI_Type_contiguous(len, mpi.k.byte, &raw mut unit)) }?;
     commit(mpi, unit)
 }
 
 fn commit(mpi: &Mpi, mut datatype: Handle) -> Result<Handle> {
     // SAFETY: a call of this library created the datatype.
-    let code = unsafe { (mpi.call.MPI_Type_commit)(&raw mut datatype) };
-    mpi.check("MPI_Type_commit", code).map(|()| datatype)
+    unsafe { checked!(mpi, MPI_Type_commit(&raw mut datatype)) }.map(|()| datatype)
 }
 
 /// Creates a datatype of exactly `len` elements of MPI_BYTE: blocks of 1 MiB and the remaining
@@ -233,16 +224,18 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     let (counts, places) = ([blocks, rest], [0, (len - len % BLOCK) as isize]);
     let (types, mut whole) = (mpi.abi.pair(block, mpi.k.byte), 0);
     // SAFETY: each of the three arrays has two elements and is read during the call.
-    let code = unsafe {
-        (mpi.call.MPI_Type_create_struct)(
-            2,
-            counts.as_ptr(),
-            places.as_ptr(),
-            types.as_ptr(),
-            &raw mut whole,
+    unsafe {
+        checked!(
+            mpi,
+            MPI_Type_create_struct(
+                2,
+                counts.as_ptr(),
+                places.as_ptr(),
+                types.as_ptr(),
+                &raw mut whole
+            )
         )
-    };
-    mpi.check("MPI_Type_create_struct", code)?;
+    }?;
     free(mpi, block)?;
     commit(mpi, whole)
 }
@@ -259,10 +252,12 @@ pub(super) fn tag_limit(mpi: &Mpi) -> Result<c_int> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();
     // SAFETY: the attribute's value is written to a writable local.
-    let code = unsafe {
-        (mpi.call.MPI_Comm_get_attr)(mpi.k.comm_world, mpi.abi.int(Int::TagUb), at, &raw mut is_set)
-    };
-    mpi.check("MPI_Comm_get_attr", code)?;
+    unsafe {
+        checked!(
+            mpi,
+            MPI_Comm_get_attr(mpi.k.comm_world, mpi.abi.int(Int::TagUb), at, &raw mut is_set)
+        )
+    }?;
     if is_set == 0 || value.is_null() {
         return fail!(DTL_ERROR_MPI, "MPI does not tell its highest tag (MPI_TAG_UB)");
     }

@@ -8,7 +8,7 @@
 
 use super::ids;
 use super::library::functions::{Count, Handle};
-use super::library::mpi_library::{Mpi, PendingFree};
+use super::library::mpi_library::{Mpi, PendingFree, checked};
 use super::message::{Envelope, LARGE};
 use super::transport::MpiTransport;
 use crate::error::Result;
@@ -116,8 +116,7 @@ impl PersistentOps for MpiTransport {
         }
         let mut request = kept.request();
         // SAFETY: the library created the persistent request, which is not active.
-        let code = unsafe { (mpi.call.MPI_Start)(&raw mut request) };
-        mpi.check("MPI_Start", code)
+        unsafe { checked!(mpi, MPI_Start(&raw mut request)) }
     }
 
     fn end(&self, op: OpId) -> Result<()> {

@@ -11,7 +11,7 @@
 //! aborts the process if MPI_Comm_free finds such a message.
 
 use super::library::functions::{Handle, Status};
-use super::library::mpi_library::Mpi;
+use super::library::mpi_library::{Mpi, checked};
 use super::message::{self, Envelope};
 use super::status::Reader;
 use crate::error::{Result, failure};
@@ -40,7 +40,7 @@ pub(super) fn receive_all(mpi: &Mpi, comm: Handle) -> Result<()> {
 fn meet(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
     let Some(comm) = comms.first() else { return Ok(()) };
     // SAFETY: all ranks of the communicator call this function.
-    mpi.check("MPI_Barrier", unsafe { (mpi.call.MPI_Barrier)(*comm) })
+    unsafe { checked!(mpi, MPI_Barrier(*comm)) }
 }
 
 /// Receives and discards one message; returns false if no message has arrived. Waiting for the

@@ -13,7 +13,7 @@
 use super::comm::{duplicate, or_free, place_in};
 use super::ids::{id_of, request_of};
 use super::library::functions::{Handle, Status};
-use super::library::mpi_library::{Hold, Mpi, PendingFree};
+use super::library::mpi_library::{Hold, Mpi, PendingFree, checked};
 use super::locality::Node;
 use super::message::{self, Envelope, LARGE, tag_limit};
 use super::op_extras::{OpExtra, OpExtras};
@@ -190,20 +190,17 @@ impl MpiTransport {
         let (mut all, mut some, mut comm) = (0, 0, 0);
         let call = &self.mpi.call;
         // SAFETY: the library owns the communicator; `all` is a writable local.
-        let code = unsafe { (call.MPI_Comm_group)(self.inner, &raw mut all) };
-        self.mpi.check("MPI_Comm_group", code)?;
+        unsafe { checked!(self.mpi, MPI_Comm_group(self.inner, &raw mut all)) }?;
         let count = c_int::try_from(ranks.len()).unwrap_or(c_int::MAX);
         // SAFETY: `count` ranks of the group are read during the call.
-        let code = unsafe { (call.MPI_Group_incl)(all, count, ranks.as_ptr(), &raw mut some) };
-        self.mpi.check("MPI_Group_incl", code)?;
+        unsafe { checked!(self.mpi, MPI_Group_incl(all, count, ranks.as_ptr(), &raw mut some)) }?;
         let tag = (number % self.tag_limit.unsigned_abs()) as c_int;
         // SAFETY: the group consists of ranks of the communicator; all of them call this function,
         // per `NativeCollectives::subset`.
         let made = unsafe { (call.MPI_Comm_create_group)(self.inner, some, tag, &raw mut comm) };
         for group in [&mut some, &mut all] {
             // SAFETY: each group was created above and is freed once.
-            let code = unsafe { (call.MPI_Group_free)(group) };
-            self.mpi.check("MPI_Group_free", code)?;
+            unsafe { checked!(self.mpi, MPI_Group_free(group)) }?;
         }
         self.mpi.check("MPI_Comm_create_group", made)?;
         or_free(self.mpi, &[comm], self.mpi.make_quiet(comm))?;
@@ -392,8 +389,7 @@ impl Transport for MpiTransport {
             return Ok(());
         }
         // SAFETY: the request is a receive in flight.
-        let code = unsafe { (self.mpi.call.MPI_Cancel)(&raw mut request) };
-        self.mpi.check("MPI_Cancel", code)
+        unsafe { checked!(self.mpi, MPI_Cancel(&raw mut request)) }
     }
 
     fn close(&self) -> Result<()> {

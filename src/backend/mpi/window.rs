@@ -12,14 +12,16 @@
 use super::comm;
 use super::library::abi::Int;
 use super::library::functions::{Handle, Status};
-use super::library::mpi_library::{Hold, Mpi, OVER_TEXT};
+use super::library::mpi_library::{Hold, Mpi, OVER_TEXT, checked};
 use super::message::{release, typed_count};
 use super::transport::MpiTransport;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
-use crate::runtime::component::{FlushScope, OpId, Rma, Swap, TargetRange, Window, WindowPart};
+use crate::runtime::component::{
+    FlushScope, OpId, Rma, RmaOp, Swap, TargetRange, Window, WindowPart,
+};
 use crate::runtime::log;
-use crate::runtime::types::Reduction;
+use crate::runtime::types::{Reduction, reduction};
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use crate::sys::sync::lock::Mutex;
@@ -117,8 +119,7 @@ impl Rma for MpiTransport {
             memory.fill(0);
         }
         // SAFETY: the window has just been created, and no one else locks it.
-        let code = unsafe { (mpi.call.MPI_Win_lock_all)(mpi.abi.int(Int::ModeNocheck), win) };
-        mpi.check("MPI_Win_lock_all", code)?;
+        unsafe { checked!(mpi, MPI_Win_lock_all(mpi.abi.int(Int::ModeNocheck), win)) }?;
         let (ranks, flushes_each) = (part.sizes.len() as c_int, is_flush_all_early(mpi));
         Ok(Box::new(MpiWindow { mpi, win, memory, rank, ranks, flushes_each, _hold: Hold::new() }))
     }
@@ -128,9 +129,8 @@ impl Rma for MpiTransport {
 fn create(mpi: &Mpi, comm: Handle, memory: Region) -> Result<Handle> {
     let (at, len, mut win) = (memory.addr().ptr(), memory.len() as isize, 0);
     // SAFETY: the memory stays valid until the window is closed, per `WindowPart`.
-    let code =
-        unsafe { (mpi.call.MPI_Win_create)(at, len, 1, mpi.k.info_null, comm, &raw mut win) };
-    mpi.check("MPI_Win_create", code).map(|()| win)
+    unsafe { checked!(mpi, MPI_Win_create(at, len, 1, mpi.k.info_null, comm, &raw mut win)) }
+        .map(|()| win)
 }
 
 fn allocate(mpi: &Mpi, comm: Handle, len: usize) -> Result<(Handle, Region)> {
@@ -139,17 +139,14 @@ fn allocate(mpi: &Mpi, comm: Handle, len: usize) -> Result<(Handle, Region)> {
     let (mut at, mut win): (*mut c_void, Handle) = (null_mut(), 0);
     let (room, base) = (room.unwrap_or(isize::MAX), (&raw mut at).cast::<c_void>());
     // SAFETY: MPI writes an address and a handle to writable locals.
-    let code =
-        unsafe { (mpi.call.MPI_Win_allocate)(room, 1, mpi.k.info_null, comm, base, &raw mut win) };
-    mpi.check("MPI_Win_allocate", code)?;
+    unsafe { checked!(mpi, MPI_Win_allocate(room, 1, mpi.k.info_null, comm, base, &raw mut win)) }?;
     let memory = if len == 0 { Region::EMPTY } else { Region::allocated(Addr::new(at), len) };
     Ok((win, memory))
 }
 
 fn free(mpi: &Mpi, mut win: Handle) -> Result<()> {
     // SAFETY: the library created the window, which is freed once.
-    let code = unsafe { (mpi.call.MPI_Win_free)(&raw mut win) };
-    mpi.check("MPI_Win_free", code)
+    unsafe { checked!(mpi, MPI_Win_free(&raw mut win)) }
 }
 
 /// Returns true if the public and private copies of the window are identical (MPI_WIN_UNIFIED).
@@ -157,10 +154,9 @@ fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();
     // SAFETY: the attribute's value is written to a writable local.
-    let code = unsafe {
-        (mpi.call.MPI_Win_get_attr)(win, mpi.abi.int(Int::WinModel), at, &raw mut is_set)
-    };
-    mpi.check("MPI_Win_get_attr", code)?;
+    unsafe {
+        checked!(mpi, MPI_Win_get_attr(win, mpi.abi.int(Int::WinModel), at, &raw mut is_set))
+    }?;
     // SAFETY: a set attribute is the address of a number that lives as long as the window does.
     Ok(is_set != 0 && !value.is_null() && unsafe { value.read() } == mpi.abi.int(Int::WinUnified))
 }
@@ -206,25 +202,103 @@ impl MpiWindow {
         n: c_int,
         (kind, op): (Handle, Handle),
     ) -> Result<()> {
-        let (target, place, win, call) = (to.target, to.offset as isize, self.win, &self.mpi.call);
+        let (target, place, win) = (to.target, to.offset as isize, self.win);
         let into = result.map_or(null_mut(), |result| result.addr().ptr());
         let at = if from.is_empty() { into } else { from.addr().ptr() };
         if result.is_none() {
             // SAFETY: both buffers have `n` elements and are valid until the flush, per `Window`.
-            let code =
-                unsafe { (call.MPI_Accumulate)(at, n, kind, target, place, n, kind, op, win) };
-            return self.mpi.check("MPI_Accumulate", code);
+            return unsafe {
+                checked!(self.mpi, MPI_Accumulate(at, n, kind, target, place, n, kind, op, win))
+            };
         }
         if n == 1 {
             // SAFETY: all buffers have one element and are valid until the flush, per `Window`.
-            let code = unsafe { (call.MPI_Fetch_and_op)(at, into, kind, target, place, op, win) };
-            return self.mpi.check("MPI_Fetch_and_op", code);
+            return unsafe {
+                checked!(self.mpi, MPI_Fetch_and_op(at, into, kind, target, place, op, win))
+            };
         }
         // SAFETY: all buffers have `n` elements and are valid until the flush, per `Window`.
-        let code = unsafe {
-            (call.MPI_Get_accumulate)(at, n, kind, into, n, kind, target, place, n, kind, op, win)
+        unsafe {
+            checked!(
+                self.mpi,
+                MPI_Get_accumulate(at, n, kind, into, n, kind, target, place, n, kind, op, win)
+            )
+        }
+    }
+
+    /// Starts a put from, or a get into, the buffer `local`.
+    fn copy(
+        &self,
+        spot: TargetRange,
+        local: Region,
+        is_put: bool,
+        wants_op: bool,
+    ) -> Result<Option<OpId>> {
+        let _turn = self.mpi.enter()?;
+        let (n, kind) = typed_count(self.mpi, spot.len)?;
+        let (call, mut request) = (&self.mpi.call, 0);
+        let (at, place, rank, win) =
+            (local.addr().ptr(), spot.offset as isize, spot.target, self.win);
+        let name = if is_put { "MPI_Put" } else { "MPI_Get" };
+        let code = match (is_put, wants_op) {
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
+            (true, true) => unsafe {
+                (call.MPI_Rput)(at, n, kind, rank, place, n, kind, win, &raw mut request)
+            },
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
+            (true, false) => unsafe { (call.MPI_Put)(at, n, kind, rank, place, n, kind, win) },
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
+            (false, true) => unsafe {
+                (call.MPI_Rget)(at, n, kind, rank, place, n, kind, win, &raw mut request)
+            },
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
+            (false, false) => unsafe { (call.MPI_Get)(at, n, kind, rank, place, n, kind, win) },
         };
-        self.mpi.check("MPI_Get_accumulate", code)
+        release(self.mpi, kind)?;
+        self.mpi.check(name, code).map(|()| wants_op.then_some(OpId(request)))
+    }
+
+    fn accumulate(
+        &self,
+        to: TargetRange,
+        from: Region,
+        result: Option<Region>,
+        by: &Reduction,
+    ) -> Result<()> {
+        let _turn = self.mpi.enter()?;
+        let pair = self.pair(by.dtype, by.op)?;
+        let is_right = self.is_right(by);
+        let most = by.element * if is_right { PIECE } else { SWAPPED_PIECE };
+        for at in (0..to.len).step_by(most) {
+            let len = (to.len - at).min(most);
+            let spot = TargetRange { offset: to.offset + at, len, ..to };
+            let (from, count) = (from.part(at, len), (len / by.element) as c_int);
+            let result = result.map(|result| result.part(at, len));
+            if is_right {
+                self.apply_piece(spot, from, result, count, pair)?;
+            } else {
+                self.by_swaps(spot, from, result, by)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<()> {
+        let _turn = self.mpi.enter()?;
+        let datatype =
+            self.mpi.k.datatype(swap.dtype).ok_or_else(|| {
+                failure!(DTL_ERROR_INTERNAL, "MPI has no datatype {}", swap.dtype)
+            })?;
+        let [value, expected, result] =
+            [swap.value, swap.expected, swap.result].map(|one| one.addr().ptr());
+        let (place, target, win) = (to.offset as isize, to.target, self.win);
+        // SAFETY: all buffers have one element and are valid until the flush, per `Window`.
+        unsafe {
+            checked!(
+                self.mpi,
+                MPI_Compare_and_swap(value, expected, result, datatype, target, place, win)
+            )
+        }
     }
 
     /// Executes an operation with MPI_Compare_and_swap and waits until it has completed: reads the
@@ -314,45 +388,19 @@ impl Window for MpiWindow {
         true
     }
 
-    fn put(&self, to: TargetRange, from: Region, wants_op: bool) -> Result<Option<OpId>> {
-        if let Some(own) = self.own(to) {
-            own.copy_from(from);
-            return Ok(None);
+    fn start(&self, at: TargetRange, op: &RmaOp, wants_op: bool) -> Result<Option<OpId>> {
+        match (*op, self.own(at)) {
+            (RmaOp::Put(from), Some(own)) => own.copy_from(from),
+            (RmaOp::Get(into), Some(own)) => into.copy_from(own),
+            (RmaOp::Put(from), None) => return self.copy(at, from, true, wants_op),
+            (RmaOp::Get(into), None) => return self.copy(at, into, false, wants_op),
+            (RmaOp::Accumulate { from, result, by }, _) => {
+                let result = (!result.is_empty()).then_some(result);
+                self.accumulate(at, from, result, &reduction(by.dtype, by.op)?)?;
+            }
+            (RmaOp::CompareAndSwap(swap), _) => self.compare_and_swap(at, swap)?,
         }
-        let _turn = self.mpi.enter()?;
-        let (n, kind) = typed_count(self.mpi, to.len)?;
-        let (call, mut request) = (&self.mpi.call, 0);
-        let (at, place, rank, win) = (from.addr().ptr(), to.offset as isize, to.target, self.win);
-        let code = if wants_op {
-            // SAFETY: both buffers are valid until the operation completes, per `Window`.
-            unsafe { (call.MPI_Rput)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
-        } else {
-            // SAFETY: both buffers are valid until the operation completes, per `Window`.
-            unsafe { (call.MPI_Put)(at, n, kind, rank, place, n, kind, win) }
-        };
-        release(self.mpi, kind)?;
-        self.mpi.check("MPI_Put", code).map(|()| wants_op.then_some(OpId(request)))
-    }
-
-    fn get(&self, into: Region, from: TargetRange, wants_op: bool) -> Result<Option<OpId>> {
-        if let Some(own) = self.own(from) {
-            into.copy_from(own);
-            return Ok(None);
-        }
-        let _turn = self.mpi.enter()?;
-        let (n, kind) = typed_count(self.mpi, from.len)?;
-        let (call, mut request) = (&self.mpi.call, 0);
-        let (at, place, rank, win) =
-            (into.addr().ptr(), from.offset as isize, from.target, self.win);
-        let code = if wants_op {
-            // SAFETY: both buffers are valid until the operation completes, per `Window`.
-            unsafe { (call.MPI_Rget)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
-        } else {
-            // SAFETY: both buffers are valid until the operation completes, per `Window`.
-            unsafe { (call.MPI_Get)(at, n, kind, rank, place, n, kind, win) }
-        };
-        release(self.mpi, kind)?;
-        self.mpi.check("MPI_Get", code).map(|()| wants_op.then_some(OpId(request)))
+        Ok(None)
     }
 
     fn test(&self, OpId(mut request): OpId) -> Result<bool> {
@@ -362,9 +410,8 @@ impl Window for MpiWindow {
         let (mut over, mut status) = (0, Status::new());
         // SAFETY: the library created the request, and no other caller tests it now; the other
         // arguments are writable locals.
-        let code =
-            unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
-        self.mpi.check("MPI_Test", code).map(|()| over != 0)
+        unsafe { checked!(self.mpi, MPI_Test(&raw mut request, &raw mut over, &raw mut status)) }
+            .map(|()| over != 0)
     }
 
     fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>> {
@@ -384,49 +431,6 @@ impl Window for MpiWindow {
     /// NaN, and MPI lacks many of the other dtypes.
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
         matches!(dtype, DTL_DTYPE_INT32 | DTL_DTYPE_INT64 | DTL_DTYPE_UINT32 | DTL_DTYPE_UINT64)
-    }
-
-    fn accumulate(
-        &self,
-        to: TargetRange,
-        from: Region,
-        result: Option<Region>,
-        by: &Reduction,
-    ) -> Result<()> {
-        let _turn = self.mpi.enter()?;
-        let pair = self.pair(by.dtype, by.op)?;
-        let is_right = self.is_right(by);
-        let most = by.element * if is_right { PIECE } else { SWAPPED_PIECE };
-        for at in (0..to.len).step_by(most) {
-            let len = (to.len - at).min(most);
-            let spot = TargetRange { offset: to.offset + at, len, ..to };
-            let (from, count) = (from.part(at, len), (len / by.element) as c_int);
-            let result = result.map(|result| result.part(at, len));
-            if is_right {
-                self.apply_piece(spot, from, result, count, pair)?;
-            } else {
-                self.by_swaps(spot, from, result, by)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<()> {
-        let _turn = self.mpi.enter()?;
-        let datatype =
-            self.mpi.k.datatype(swap.dtype).ok_or_else(|| {
-                failure!(DTL_ERROR_INTERNAL, "MPI has no datatype {}", swap.dtype)
-            })?;
-        let [value, expected, result] =
-            [swap.value, swap.expected, swap.result].map(|one| one.addr().ptr());
-        let (place, target, win) = (to.offset as isize, to.target, self.win);
-        // SAFETY: all buffers have one element and are valid until the flush, per `Window`.
-        let code = unsafe {
-            (self.mpi.call.MPI_Compare_and_swap)(
-                value, expected, result, datatype, target, place, win,
-            )
-        };
-        self.mpi.check("MPI_Compare_and_swap", code)
     }
 
     /// Closes the window. If the ranks do not close it collectively (`together` is false), the MPI
@@ -459,8 +463,7 @@ impl Mpi {
 
 fn end(mpi: &Mpi, win: Handle) -> Result<()> {
     // SAFETY: `window` created and locked the window.
-    let code = unsafe { (mpi.call.MPI_Win_unlock_all)(win) };
-    mpi.check("MPI_Win_unlock_all", code)?;
+    unsafe { checked!(mpi, MPI_Win_unlock_all(win)) }?;
     free(mpi, win)
 }
 

@@ -16,10 +16,10 @@ use crate::backend::driver::{self, Command, Stream};
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::ModuleLaunch;
 use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Maximum number of unused `cl_kernel` objects that a kernel caches. Concurrent launches beyond
 /// this number create and release further objects.
@@ -121,7 +121,8 @@ pub struct ClKernel {
     /// Maximum size of the `__local` memory that a launch can request, in bytes: the device's limit
     /// minus the `__local` memory that the kernel's source declares.
     shared_room: u64,
-    idle: [AtomicPtr<std::ffi::c_void>; IDLE],
+    /// Unused `cl_kernel` objects, at most `IDLE`.
+    idle: Mutex<Vec<Instance>>,
 }
 
 impl ClKernel {
@@ -165,33 +166,20 @@ impl ClKernel {
             shown,
             arguments,
             shared_room,
-            idle: Default::default(),
+            idle: Mutex::new(vec![first]),
         };
-        kernel.put(first);
         Ok((kernel, sizes))
     }
 
     fn take(&self) -> Result<Instance> {
-        for slot in &self.idle {
-            if !slot.load(Ordering::Relaxed).is_null() {
-                // Acquire: pairs with the Release in `put`, so that the arguments set by another
-                // thread are visible before this thread sets its own.
-                let id = slot.swap(ptr::null_mut(), Ordering::Acquire);
-                if !id.is_null() {
-                    return Ok(Instance::new(self.program.cl, id));
-                }
-            }
-        }
-        self.program.instance(&self.name)
+        let idle = self.idle.lock().pop();
+        idle.map_or_else(|| self.program.instance(&self.name), Ok)
     }
 
     fn put(&self, instance: Instance) {
-        let (none, id) = (ptr::null_mut(), instance.id.ptr());
-        for slot in &self.idle {
-            if slot.compare_exchange(none, id, Ordering::Release, Ordering::Relaxed).is_ok() {
-                std::mem::forget(instance); // the slot owns the kernel
-                return;
-            }
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE {
+            idle.push(instance);
         }
     }
 
@@ -307,17 +295,6 @@ impl driver::Kernel<ClDriver> for ClKernel {
         stream.enqueue(Command::Launch(Arc::clone(&self.shown)), |queue| {
             queue.launch(&ready, launch.shape.grid, launch.shape.block)
         })
-    }
-}
-
-impl Drop for ClKernel {
-    fn drop(&mut self) {
-        for slot in &mut self.idle {
-            let id = std::mem::replace(slot.get_mut(), ptr::null_mut());
-            if !id.is_null() {
-                drop(Instance::new(self.program.cl, id));
-            }
-        }
     }
 }
 

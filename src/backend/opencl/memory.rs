@@ -103,33 +103,12 @@ impl Memory for Arc<OpenCl> {
         Ok(())
     }
 
-    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
-        Some(self.describe(kind))
-    }
-}
-
-impl OpenCl {
-    fn alloc_pinned(
-        &self,
-        driver: &Arc<ClDriver>,
-        device: i32,
-        size: u64,
-        align: u64,
-    ) -> Result<Addr> {
-        let queue = driver.copies(device)?;
-        // OpenCL does not specify the alignment of a mapped buffer.
-        let align = align.max(ClDriver::ALIGNMENT);
-        let room = size.saturating_add(align - 1);
-        let (buffer, base) = queue.pinned(room as usize)?;
-        Ok(self.blocks.add(Block { base, size, device, origin: Some(buffer) }, align))
-    }
-
-    fn describe(&self, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Result<Option<dtl_mem_kind_info_t>> {
         let driver = self.driver.get()?;
         let card = driver.card(self.current(&driver))?;
         let info = |properties, name| {
             let common = DTL_MEMORY_THREAD_SAFE;
-            Ok(new_kind_info(common | properties, ClDriver::ALIGNMENT, name))
+            Ok(Some(new_kind_info(common | properties, ClDriver::ALIGNMENT, name)))
         };
         if kind == DTL_MEMORY_PINNED {
             return info(
@@ -147,6 +126,23 @@ impl OpenCl {
             properties |= DTL_MEMORY_ATOMICS;
         }
         info(properties, "OpenCL, fine-grained shared virtual memory")
+    }
+}
+
+impl OpenCl {
+    fn alloc_pinned(
+        &self,
+        driver: &Arc<ClDriver>,
+        device: i32,
+        size: u64,
+        align: u64,
+    ) -> Result<Addr> {
+        let queue = driver.copies(device)?;
+        // OpenCL does not specify the alignment of a mapped buffer.
+        let align = align.max(ClDriver::ALIGNMENT);
+        let room = size.saturating_add(align - 1);
+        let (buffer, base) = queue.pinned(room as usize)?;
+        Ok(self.blocks.add(Block { base, size, device, origin: Some(buffer) }, align))
     }
 }
 

@@ -124,56 +124,44 @@ impl Transfer for Arc<OpenCl> {
         }
     }
 
-    fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
+    fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Result<Option<()>> {
         let stream = stream_of::<ClDriver>(stream);
-        let copy = || {
-            // Memory of another driver: the caller waits for the stream and copies.
-            let sides = [self.shared(dst)?, self.shared(src)?];
-            if sides.iter().flatten().any(|(_, platform)| *platform != stream.queue.platform) {
-                return Ok(None);
-            }
-            stream.enqueue(Command::Copy, |queue| queue.copy(dst.region, src.region)).map(Some)
-        };
-        copy().transpose()
+        // Memory of another driver: the caller waits for the stream and copies.
+        let sides = [self.shared(dst)?, self.shared(src)?];
+        if sides.iter().flatten().any(|(_, platform)| *platform != stream.queue.platform) {
+            return Ok(None);
+        }
+        stream.enqueue(Command::Copy, |queue| queue.copy(dst.region, src.region)).map(Some)
     }
 
-    fn copy_2d(&self, dst: CopySide, src: CopySide, rows: Rows) -> Option<Result<()>> {
+    fn copy_2d(&self, dst: CopySide, src: CopySide, rows: Rows) -> Result<Option<()>> {
         let Rows { pitches: (dst_pitch, src_pitch), width, height } = rows;
-        let copy = || {
-            let device = match (self.shared(dst)?, self.shared(src)?) {
-                (Some((_, one)), Some((_, other))) if one != other => return Ok(None),
-                (Some((device, _)), _) | (None, Some((device, _))) => device,
-                (None, None) => return Ok(None),
-            };
-            let dst = ClRows { region: dst.region, pitch: dst_pitch };
-            let src = ClRows { region: src.region, pitch: src_pitch };
-            self.copy_rows(device, dst, src, width as usize, height).map(Some)
+        let device = match (self.shared(dst)?, self.shared(src)?) {
+            (Some((_, one)), Some((_, other))) if one != other => return Ok(None),
+            (Some((device, _)), _) | (None, Some((device, _))) => device,
+            (None, None) => return Ok(None),
         };
-        copy().transpose()
+        let dst = ClRows { region: dst.region, pitch: dst_pitch };
+        let src = ClRows { region: src.region, pitch: src_pitch };
+        self.copy_rows(device, dst, src, width as usize, height).map(Some)
     }
 
-    fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
-        let fill = || {
-            let Some((device, _)) = self.shared(dst)? else {
-                dst.region.fill(value);
-                return Ok(());
-            };
-            let queue = self.driver.get()?.copies(device)?;
-            queue.fill(dst.region, value)?.finish("a fill")
+    fn fill(&self, dst: CopySide, value: u8) -> Result<Option<()>> {
+        let Some((device, _)) = self.shared(dst)? else {
+            dst.region.fill(value);
+            return Ok(Some(()));
         };
-        Some(fill())
+        let queue = self.driver.get()?.copies(device)?;
+        queue.fill(dst.region, value)?.finish("a fill").map(Some)
     }
 
-    fn fill_async(&self, stream: Token, dst: CopySide, value: u8) -> Option<Result<()>> {
+    fn fill_async(&self, stream: Token, dst: CopySide, value: u8) -> Result<Option<()>> {
         let stream = stream_of::<ClDriver>(stream);
-        let fill = || {
-            // For pinned memory or memory of another driver, the caller waits for the stream and
-            // fills.
-            if self.shared(dst)?.is_none_or(|(_, platform)| platform != stream.queue.platform) {
-                return Ok(None);
-            }
-            stream.enqueue(Command::Fill, |queue| queue.fill(dst.region, value)).map(Some)
-        };
-        fill().transpose()
+        // For pinned memory or memory of another driver, the caller waits for the stream and
+        // fills.
+        if self.shared(dst)?.is_none_or(|(_, platform)| platform != stream.queue.platform) {
+            return Ok(None);
+        }
+        stream.enqueue(Command::Fill, |queue| queue.fill(dst.region, value)).map(Some)
     }
 }

@@ -55,7 +55,7 @@ use std::time::Duration;
 
 pub use self::device_mem::{DeviceMapping, WireDevices};
 pub use self::frame::{eager_head, eager_word};
-pub use self::rma::{Change, WireWindows};
+pub use self::rma::{Begin, WireWindows};
 
 /// Tag of every frame. Payloads use other tags, all below 2^28.
 const FRAME_WORD: u64 = 0;

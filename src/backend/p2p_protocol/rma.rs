@@ -8,10 +8,10 @@
 use super::Wire;
 use super::engine::{Engine, index_of, rank_of};
 use crate::abi::status::*;
-use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use crate::abi::word::dtl_dtype_t;
 use crate::backend::peer_map::PeerMap;
 use crate::error::{self, Error, Result, fail};
-use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange};
+use crate::runtime::component::{FlushScope, OpId, RmaOp, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 use std::collections::VecDeque;
 
@@ -27,66 +27,32 @@ pub trait WireWindows {
     /// Destroys a window. Once this method returns, no rank accesses the window's memory, and this
     /// rank's operations on the window no longer access their buffers.
     fn destroy(&mut self, window: Addr) -> Result<()>;
-    /// Starts a copy from `from` to a target's memory.
-    fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId>;
-    /// Starts a copy from a target's memory into `into`.
-    fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId>;
-    /// Starts an operation that completes once all earlier operations on the memory of `target` are
-    /// complete at the target.
-    fn flush(&mut self, window: Addr, target: i32) -> Result<OpId>;
-    /// Returns true if `accumulate` and `compare_and_swap` support all operations on `dtype`.
+    /// Returns true if `start` supports all accumulate operations and compare-and-swaps on `dtype`.
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool>;
-    /// Starts an accumulate operation.
-    fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId>;
-    /// Starts a compare-and-swap on the element at `to`.
-    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: TargetRange) -> Result<OpId>;
-}
-
-/// Arguments of an accumulate operation.
-#[derive(Clone, Copy)]
-pub struct Change {
-    /// Operands; empty if the reduction operation needs none.
-    pub from: Region,
-    /// Buffer for the previous values; empty if the caller does not need them.
-    pub result: Region,
-    /// Built-in datatype of the elements.
-    pub dtype: dtl_dtype_t,
-    /// Built-in reduction operation; it must support the datatype.
-    pub op: dtl_reduce_op_t,
-    /// Number of elements.
-    pub count: usize,
-    /// Location of the elements at the target.
-    pub to: TargetRange,
+    /// Starts an operation.
+    fn start(&mut self, window: Addr, begin: &Begin) -> Result<OpId>;
 }
 
 /// One-sided operation to be started.
 #[derive(Clone, Copy)]
-pub(super) enum Begin {
-    Put(Region, TargetRange),
-    Get(Region, TargetRange),
-    Change(Change),
-    Swap(Swap, TargetRange),
+pub enum Begin {
+    /// Operation on this range of a target.
+    Op(TargetRange, RmaOp),
+    /// Operation that completes once all earlier operations on the memory of this target are
+    /// complete at the target.
     Flush(i32),
 }
 
 impl Begin {
     fn target(&self) -> i32 {
         match self {
-            Begin::Put(_, spot) | Begin::Get(_, spot) | Begin::Swap(_, spot) => spot.target,
-            Begin::Change(change) => change.to.target,
+            Begin::Op(at, _) => at.target,
             Begin::Flush(target) => *target,
         }
     }
 
     fn start(&self, wire: &mut dyn Wire, window: Addr) -> Result<OpId> {
-        let wire = wire.windows().map_err(|_| none())?;
-        match *self {
-            Begin::Put(from, to) => wire.put(window, from, to),
-            Begin::Get(into, from) => wire.get(window, into, from),
-            Begin::Change(change) => wire.accumulate(window, change),
-            Begin::Swap(swap, to) => wire.compare_and_swap(window, swap, to),
-            Begin::Flush(target) => wire.flush(window, target),
-        }
+        wire.windows().map_err(|_| none())?.start(window, self)
     }
 }
 
@@ -144,13 +110,13 @@ pub(super) struct OpenWindow {
 }
 
 /// Parts of the engine that a window operation may access.
-struct Hand<'a> {
+pub(super) struct EngineParts<'a> {
     wire: &'a mut dyn Wire,
     /// Ranks that an operation has reported as failed.
     dead: Vec<usize>,
 }
 
-impl Hand<'_> {
+impl EngineParts<'_> {
     /// Records `rank` as failed if `status` is RANK_FAILURE.
     fn note(&mut self, rank: usize, status: dtl_status_t) {
         if status == DTL_ERROR_RANK_FAILURE && !self.dead.contains(&rank) {
@@ -161,7 +127,7 @@ impl Hand<'_> {
 
 impl OpenWindow {
     /// Starts queued operations as far as resources permit, and collects completed operations.
-    fn move_on(&mut self, hand: &mut Hand) -> Result<()> {
+    fn move_on(&mut self, hand: &mut EngineParts) -> Result<()> {
         for index in 0..self.listed.len() {
             let Some(&rank) = self.listed.get(index) else { break };
             self.move_lane(rank, hand)?;
@@ -175,7 +141,7 @@ impl OpenWindow {
         Ok(())
     }
 
-    fn move_lane(&mut self, rank: usize, hand: &mut Hand) -> Result<()> {
+    fn move_lane(&mut self, rank: usize, hand: &mut EngineParts) -> Result<()> {
         let Some(lane) = self.lanes.get_mut(rank) else { return Ok(()) };
         while let Some(&Under { number, wants_op, what }) = lane.in_flight.front() {
             let Some(done) = hand.wire.test(what)? else { break };
@@ -209,7 +175,7 @@ impl OpenWindow {
 
     /// Starts or queues an operation. Returns the operation number, which the caller uses to test
     /// the operation.
-    fn begin(&mut self, begin: Begin, wants_op: bool, hand: &mut Hand) -> Result<u64> {
+    fn begin(&mut self, begin: Begin, wants_op: bool, hand: &mut EngineParts) -> Result<u64> {
         let rank = index_of(begin.target());
         self.list(rank);
         let Some(lane) = self.lanes.get_mut(rank) else {
@@ -232,7 +198,7 @@ impl OpenWindow {
             }
         }
         // Bytes of a get have arrived when it completes, so a get needs no flush.
-        lane.is_dirty |= !matches!(begin, Begin::Get(..) | Begin::Flush(_));
+        lane.is_dirty |= !matches!(begin, Begin::Op(_, RmaOp::Get(_)) | Begin::Flush(_));
         if wants_op || lane.in_flight.len() > UNASKED {
             // An error means that the wire could not be called. The operation has started
             // nevertheless, so its buffer is in use; the next test or flush reports the error.
@@ -263,11 +229,11 @@ impl OpenWindow {
         target.map_or_else(|| self.listed.clone(), |target| vec![index_of(target)])
     }
 
-    fn flush(
+    pub(super) fn flush(
         &mut self,
         target: Option<i32>,
         reach: FlushScope,
-        hand: &mut Hand,
+        hand: &mut EngineParts,
     ) -> Result<Option<OpId>> {
         for rank in self.targets(target).into_iter().filter(|_| reach == FlushScope::Target) {
             let Some(lane) = self.lanes.get_mut(rank).filter(|lane| lane.is_dirty) else {
@@ -331,7 +297,7 @@ fn end(
 }
 
 /// Converts the status of a failed operation on target `rank` to an error.
-fn failure(hand: &mut Hand, rank: usize, status: dtl_status_t) -> Error {
+fn failure(hand: &mut EngineParts, rank: usize, status: dtl_status_t) -> Error {
     hand.note(rank, status);
     let reason = hand.wire.failure_text();
     let meaning = || error::status_message(status).to_string_lossy().into_owned();
@@ -366,10 +332,10 @@ impl Engine {
 
     /// Calls `act` on window `number`. Records as failed each rank whose failure an operation in
     /// `act` reports.
-    fn on_window<T>(
+    pub(super) fn on_window<T>(
         &mut self,
         number: u64,
-        act: impl FnOnce(&mut OpenWindow, &mut Hand) -> Result<T>,
+        act: impl FnOnce(&mut OpenWindow, &mut EngineParts) -> Result<T>,
     ) -> Result<T> {
         self.on_windows(|windows, hand| {
             let mut windows = windows.iter_mut();
@@ -382,9 +348,9 @@ impl Engine {
     /// the failure of the rank.
     fn on_windows<T>(
         &mut self,
-        act: impl FnOnce(&mut [(u64, OpenWindow)], &mut Hand) -> Result<T>,
+        act: impl FnOnce(&mut [(u64, OpenWindow)], &mut EngineParts) -> Result<T>,
     ) -> Result<T> {
-        let mut hand = Hand { wire: &mut *self.wire, dead: Vec::new() };
+        let mut hand = EngineParts { wire: &mut *self.wire, dead: Vec::new() };
         let acted = act(&mut self.windows, &mut hand);
         for rank in hand.dead {
             if rank != self.rank && !self.is_dead(rank) {
@@ -408,15 +374,6 @@ impl Engine {
             }
             open.test(began).map(|is_over| (!is_over).then_some(began))
         })
-    }
-
-    pub(super) fn flush_window(
-        &mut self,
-        number: u64,
-        target: Option<i32>,
-        reach: FlushScope,
-    ) -> Result<Option<OpId>> {
-        self.on_window(number, |open, hand| open.flush(target, reach, hand))
     }
 
     pub(super) fn test_window(&mut self, number: u64, op: OpId) -> Result<bool> {

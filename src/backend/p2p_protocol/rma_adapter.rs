@@ -3,12 +3,11 @@
 //! access each other's memory.
 
 use super::SharedEngine;
-use super::rma::{Begin, Change};
+use super::rma::Begin;
 use crate::abi::backend::vtable::DTL_WIN_KEY_BYTES;
 use crate::abi::word::{DTL_DTYPE_INT64_INT64, dtl_dtype_t};
 use crate::error::{Result, fail};
-use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange, Window, WindowPart};
-use crate::runtime::types::Reduction;
+use crate::runtime::component::{FlushScope, OpId, RmaOp, TargetRange, Window, WindowPart};
 use crate::sys::memory::buf::Region;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,10 +51,6 @@ pub(super) fn open(engine: &SharedEngine, part: WindowPart<'_>) -> Result<Box<dy
 }
 
 impl RmaAdapter {
-    fn begin(&self, begin: Begin, wants_op: bool) -> Result<Option<OpId>> {
-        self.engine.with(|engine| engine.begin_on_window(self.number, begin, wants_op))
-    }
-
     /// Returns the bit set of the datatypes for which this rank has native atomics.
     fn own_atomics(&self) -> Result<u64> {
         let number = self.number;
@@ -106,12 +101,9 @@ impl Window for RmaAdapter {
         Ok(())
     }
 
-    fn put(&self, to: TargetRange, from: Region, wants_op: bool) -> Result<Option<OpId>> {
-        self.begin(Begin::Put(from, to), wants_op)
-    }
-
-    fn get(&self, into: Region, from: TargetRange, wants_op: bool) -> Result<Option<OpId>> {
-        self.begin(Begin::Get(into, from), wants_op)
+    fn start(&self, at: TargetRange, op: &RmaOp, wants_op: bool) -> Result<Option<OpId>> {
+        let begin = Begin::Op(at, *op);
+        self.engine.with(|engine| engine.begin_on_window(self.number, begin, wants_op))
     }
 
     fn test(&self, op: OpId) -> Result<bool> {
@@ -119,28 +111,13 @@ impl Window for RmaAdapter {
     }
 
     fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>> {
-        self.engine.with(|engine| engine.flush_window(self.number, target, reach))
+        self.engine.with(|engine| {
+            engine.on_window(self.number, |open, hand| open.flush(target, reach, hand))
+        })
     }
 
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
         DTYPES.contains(&dtype) && self.atomics.load(Ordering::Relaxed) >> dtype & 1 != 0
-    }
-
-    fn accumulate(
-        &self,
-        to: TargetRange,
-        from: Region,
-        result: Option<Region>,
-        by: &Reduction,
-    ) -> Result<()> {
-        let result = result.unwrap_or(Region::EMPTY);
-        let count = to.len / by.element.max(1);
-        let change = Change { from, result, dtype: by.dtype, op: by.op, count, to };
-        self.begin(Begin::Change(change), false).map(drop)
-    }
-
-    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<()> {
-        self.begin(Begin::Swap(swap, to), false).map(drop)
     }
 
     fn close(&self, _together: bool) {

@@ -2,8 +2,7 @@
 //! of registered memory to which the network card writes the results. `atomics` executes the
 //! operations.
 
-use crate::abi::word::DTL_OP_NO_OP;
-use crate::backend::p2p_protocol::Change;
+use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::backend::rdma::protocol::eager_slots::RESULTS;
 use crate::backend::rdma::verbs::qp::{Remote, WorkRequest};
 use crate::error::{Result, fail};
@@ -78,8 +77,7 @@ pub(crate) fn element_value(region: Region) -> u64 {
 }
 
 impl AtomicKind {
-    pub(crate) fn of(change: &Change) -> Result<AtomicKind> {
-        let (dtype, op) = (change.dtype, change.op);
+    pub(crate) fn of(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<AtomicKind> {
         match elements::update(dtype, op).filter(|update| update.size() == ELEMENT) {
             Some(_) if op == DTL_OP_NO_OP => Ok(AtomicKind::Look),
             Some(_) if elements::is_counter(dtype, op) => Ok(AtomicKind::Add),

@@ -21,7 +21,7 @@ use crate::runtime::component::{
 use crate::runtime::registry::Backend;
 use crate::runtime::{explain, launch};
 use crate::sys::memory::buf::Addr;
-use crate::sys::os::process;
+use crate::sys::os::{hwinfo, process};
 use std::sync::Arc;
 
 /// Opens rdma communicators; loads libibverbs at first use.
@@ -230,13 +230,8 @@ fn join(prepared: Prepared, met: Records) -> Result<Box<dyn Transport>> {
 /// Returns the node's identifier and the mask of the processors that this rank may use, as words of
 /// the bootstrap record.
 fn own_node() -> [u64; NODE] {
-    let mut words = [process::node_id().unwrap_or(0), 0, 0, 0, 0];
-    for processor in process::affinity() {
-        if let Some(word) = words.get_mut(1 + processor / 64 % (NODE - 1)) {
-            *word |= 1 << (processor % 64);
-        }
-    }
-    words
+    let [a, b, c, d] = hwinfo::affinity_mask();
+    [process::node_id().unwrap_or(0), a, b, c, d]
 }
 
 /// Returns true if the ranks on this node outnumber the processors that at least one of these ranks

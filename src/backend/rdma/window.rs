@@ -9,16 +9,15 @@
 use super::atomic_op::{AtomicKind, ELEMENT};
 use super::engine::{RdmaEngine, RdmaWindow};
 use super::operation::{OneSided, RdmaOperation, RmaDirection};
-use super::wire::COMPLETED;
 use crate::abi::word::dtl_dtype_t;
-use crate::backend::p2p_protocol::{Change, WireWindows};
+use crate::backend::p2p_protocol::{Begin, WireWindows};
 use crate::backend::rdma::endpoint::qp_state::OnCompletion;
 use crate::backend::rdma::memory::reg_cache::{self, Registered};
 use crate::backend::rdma::protocol::eager_slots::{RAILS, SLOT};
 use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
 use crate::backend::rdma::verbs::qp::{MrRange, Remote, WorkRequest};
 use crate::error::{Result, fail};
-use crate::runtime::component::{OpId, Swap, TargetRange};
+use crate::runtime::component::{OpId, RmaOp, Swap, TargetRange};
 use crate::sys::{
     compute::elements,
     memory::buf::{Addr, Region},
@@ -66,7 +65,7 @@ impl RdmaEngine {
                 RmaDirection::Put => there.copy_from(local),
                 RmaDirection::Get => local.copy_from(there),
             }
-            return Ok(COMPLETED);
+            return Ok(OpId::COMPLETED);
         }
         self.reach(target)?;
         let hold = self.cache.get(local);
@@ -168,18 +167,6 @@ impl WireWindows for RdmaEngine {
         Ok(())
     }
 
-    fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId> {
-        self.copy(window, from, to, RmaDirection::Put)
-    }
-
-    fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId> {
-        self.copy(window, into, from, RmaDirection::Get)
-    }
-
-    fn flush(&mut self, _window: Addr, _target: i32) -> Result<OpId> {
-        Ok(COMPLETED)
-    }
-
     /// Returns true if network cards execute all atomic operations on elements of `dtype` in this
     /// rank's memory.
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
@@ -194,12 +181,17 @@ impl WireWindows for RdmaEngine {
         Ok(is_able && is_aligned && elements::dtype_size(dtype) == Some(ELEMENT))
     }
 
-    fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId> {
-        let how = AtomicKind::of(&change)?;
-        self.begin_atomic(window, change.to, how, (change.from, change.result))
-    }
-
-    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: TargetRange) -> Result<OpId> {
-        self.begin_atomic(window, to, AtomicKind::Swap(swap.expected), (swap.value, swap.result))
+    fn start(&mut self, window: Addr, begin: &Begin) -> Result<OpId> {
+        match *begin {
+            Begin::Op(to, RmaOp::Put(from)) => self.copy(window, from, to, RmaDirection::Put),
+            Begin::Op(from, RmaOp::Get(into)) => self.copy(window, into, from, RmaDirection::Get),
+            Begin::Op(to, RmaOp::Accumulate { from, result, by }) => {
+                self.begin_atomic(window, to, AtomicKind::of(by.dtype, by.op)?, (from, result))
+            }
+            Begin::Op(to, RmaOp::CompareAndSwap(Swap { value, expected, result, .. })) => {
+                self.begin_atomic(window, to, AtomicKind::Swap(expected), (value, result))
+            }
+            Begin::Flush(_) => Ok(OpId::COMPLETED),
+        }
     }
 }

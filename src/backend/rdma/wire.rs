@@ -23,8 +23,6 @@ use crate::sys::{
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Identifier of an operation that completed immediately.
-pub(crate) const COMPLETED: OpId = OpId(u64::MAX);
 /// Maximum time, in nanoseconds, to wait for operations in flight when the transport is closed.
 const FLUSH_NS: u64 = 5_000_000_000;
 
@@ -52,7 +50,7 @@ impl Wire for RdmaEngine {
     }
 
     fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
-        if op == COMPLETED {
+        if op == OpId::COMPLETED {
             return Ok(Some(Completion {
                 source: self.properties.rank,
                 status: DTL_SUCCESS,

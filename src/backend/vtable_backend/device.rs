@@ -56,7 +56,8 @@ impl Device for NativeDevice {
 
     fn info(&self, device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
         out.struct_size = size_of::<dtl_device_info_t>() as u32;
-        let answer = call!(self.device.info?(device, &raw mut *out));
+        let slot = self.table.info?;
+        let answer = call!(self, "device.info", slot, device, &raw mut *out);
         // Terminate the texts inside their fields, whatever the slot wrote.
         if let (Some(name), Some(pci)) = (out.name.last_mut(), out.pci.last_mut()) {
             (*name, *pci) = (0, 0);
@@ -65,18 +66,21 @@ impl Device for NativeDevice {
     }
 
     fn memory_info(&self, device: i32) -> Option<Result<(u64, u64)>> {
+        let slot = self.table.memory_info?;
         let (mut free, mut total) = (0, 0);
-        let answer = call!(self.device.memory_info?(device, &raw mut free, &raw mut total));
+        let answer = call!(self, "device.memory_info", slot, device, &raw mut free, &raw mut total);
         Some(answer.map(|()| (free, total)))
     }
 
     fn synchronize(&self, device: i32) -> Option<Result<()>> {
-        Some(call!(self.device.synchronize?(device)))
+        let slot = self.table.synchronize?;
+        Some(call!(self, "device.synchronize", slot, device))
     }
 
     fn dlpack(&self, device: i32) -> Option<Result<(i32, i32)>> {
+        let slot = self.table.dlpack?;
         let (mut kind, mut id) = (0, 0);
-        let answer = call!(self.device.dlpack?(device, &raw mut kind, &raw mut id));
+        let answer = call!(self, "device.dlpack", slot, device, &raw mut kind, &raw mut id);
         Some(answer.map(|()| (kind, id)))
     }
 }

@@ -48,18 +48,18 @@ impl Exec for NativeComponent<dtl_exec_vtable_t> {
         call!(self.exec.stream_synchronize(stream.ptr()))
     }
 
-    fn stream_query(&self, stream: Token) -> Option<Result<bool>> {
+    fn stream_query(&self, stream: Token) -> Result<Option<bool>> {
         let mut done = 0;
-        let answer = call!(self.exec.stream_query?(stream.ptr(), &raw mut done));
-        Some(answer.and_then(|()| self.owner.boolean("exec.stream_query", done)))
+        call!(self.exec.stream_query?(stream.ptr(), &raw mut done))?;
+        self.owner.boolean("exec.stream_query", done).map(Some)
     }
 
-    fn stream_wait_event(&self, stream: Token, event: Token) -> Option<Result<()>> {
-        Some(call!(self.exec.stream_wait_event?(stream.ptr(), event.ptr())))
+    fn stream_wait_event(&self, stream: Token, event: Token) -> Result<Option<()>> {
+        call!(self.exec.stream_wait_event?(stream.ptr(), event.ptr())).map(Some)
     }
 
-    fn stream_host_callback(&self, stream: Token, (task, user): TaskCall) -> Option<Result<()>> {
-        Some(call!(self.exec.stream_host_callback?(stream.ptr(), task, user.ptr())))
+    fn stream_host_callback(&self, stream: Token, (task, user): TaskCall) -> Result<Option<()>> {
+        call!(self.exec.stream_host_callback?(stream.ptr(), task, user.ptr())).map(Some)
     }
 
     fn event_create(&self, flags: u64) -> Result<Token> {
@@ -83,17 +83,17 @@ impl Exec for NativeComponent<dtl_exec_vtable_t> {
         self.owner.boolean("exec.event_query", done)
     }
 
-    fn event_sync(&self, event: Token) -> Option<Result<()>> {
-        Some(call!(self.exec.event_sync?(event.ptr())))
+    fn event_sync(&self, event: Token) -> Result<Option<()>> {
+        call!(self.exec.event_sync?(event.ptr())).map(Some)
     }
 
-    fn event_elapsed(&self, start: Token, stop: Token) -> Option<Result<u64>> {
+    fn event_elapsed(&self, start: Token, stop: Token) -> Result<Option<u64>> {
         let mut ns = 0;
-        Some(call!(self.exec.event_elapsed?(start.ptr(), stop.ptr(), &raw mut ns)).map(|()| ns))
+        call!(self.exec.event_elapsed?(start.ptr(), stop.ptr(), &raw mut ns)).map(|()| Some(ns))
     }
 
-    fn launch(&self, stream: Token, launch: &Launch<'_>) -> Option<Result<()>> {
-        Some(call!(self.exec.launch?(
+    fn launch(&self, stream: Token, launch: &Launch<'_>) -> Result<Option<()>> {
+        call!(self.exec.launch?(
             stream.ptr(),
             launch.shape,
             launch.function,
@@ -102,7 +102,8 @@ impl Exec for NativeComponent<dtl_exec_vtable_t> {
             launch.args.as_ptr().cast(),
             launch.sizes.as_ptr(),
             launch.args.len() as u64
-        )))
+        ))
+        .map(Some)
     }
 }
 
@@ -122,9 +123,9 @@ impl HostExec for NativeComponent<dtl_exec_vtable_t> {
         Ok(threads.max(1))
     }
 
-    fn suggested_parallelism(&self) -> Option<Result<u32>> {
+    fn suggested_parallelism(&self) -> Result<Option<u32>> {
         let mut threads = 0;
-        let answer = call!(self.exec.suggested_parallelism?(&raw mut threads));
-        Some(answer.map(|()| threads.max(1)))
+        call!(self.exec.suggested_parallelism?(&raw mut threads))?;
+        Ok(Some(threads.max(1)))
     }
 }

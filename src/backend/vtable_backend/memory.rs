@@ -84,46 +84,46 @@ impl Memory for NativeComponent<dtl_memory_vtable_t> {
         call!(self.memory.free(addr.ptr(), size, align, kind))
     }
 
-    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Result<Option<dtl_mem_kind_info_t>> {
         let mut out: dtl_mem_kind_info_t = blank();
         let answer = call!(self.memory.kind_info?(kind, &raw mut out));
         if let Some(end) = out.name.last_mut() {
             *end = 0;
         }
-        Some(answer.and_then(|()| self.check_alignment(kind, &mut out)).map(|()| out))
+        answer.and_then(|()| self.check_alignment(kind, &mut out)).map(|()| Some(out))
     }
 
-    fn memory_info(&self) -> Option<Result<(u64, u64)>> {
+    fn memory_info(&self) -> Result<Option<(u64, u64)>> {
         let (mut free, mut total) = (0, 0);
         let answer = call!(self.memory.memory_info?(&raw mut free, &raw mut total));
-        Some(answer.map(|()| (free, total)))
+        answer.map(|()| Some((free, total)))
     }
 
-    fn alloc_async(&self, stream: Token, extent: Extent) -> Option<Result<Addr>> {
+    fn alloc_async(&self, stream: Token, extent: Extent) -> Result<Option<Addr>> {
         let Extent { kind, size, align } = extent;
         let mut out = std::ptr::null_mut();
         let answer = call!(self.memory.alloc_async?(stream.ptr(), size, align, kind, &raw mut out));
-        Some(answer.map(|()| Addr::new(out)).map_err(|error| of_kind(error, kind)))
+        answer.map(|()| Some(Addr::new(out))).map_err(|error| of_kind(error, kind))
     }
 
-    fn free_async(&self, stream: Token, addr: Addr, extent: Extent) -> Option<Result<()>> {
+    fn free_async(&self, stream: Token, addr: Addr, extent: Extent) -> Result<Option<()>> {
         let Extent { kind, size, align } = extent;
-        Some(call!(self.memory.free_async?(stream.ptr(), addr.ptr(), size, align, kind)))
+        call!(self.memory.free_async?(stream.ptr(), addr.ptr(), size, align, kind)).map(Some)
     }
 
-    fn register(&self, region: Region) -> Option<Result<()>> {
-        Some(call!(self.memory.register_host?(region.addr().ptr(), region.len() as u64)))
+    fn register(&self, region: Region) -> Result<Option<()>> {
+        call!(self.memory.register_host?(region.addr().ptr(), region.len() as u64)).map(Some)
     }
 
-    fn unregister(&self, region: Region) -> Option<Result<()>> {
-        Some(call!(self.memory.unregister_host?(region.addr().ptr(), region.len() as u64)))
+    fn unregister(&self, region: Region) -> Result<Option<()>> {
+        call!(self.memory.unregister_host?(region.addr().ptr(), region.len() as u64)).map(Some)
     }
 
-    fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
+    fn dmabuf(&self, region: Region) -> Result<Option<(i32, u64)>> {
         let (at, size) = (region.addr().ptr(), region.len() as u64);
         let (mut fd, mut offset) = (-1, 0);
         let answer = call!(self.memory.export_dmabuf?(at, size, &raw mut fd, &raw mut offset));
-        Some(answer.map(|()| (fd, offset)))
+        answer.map(|()| Some((fd, offset)))
     }
 
     fn can_identify(&self) -> bool {
@@ -177,28 +177,29 @@ impl Transfer for NativeComponent<dtl_transfer_vtable_t> {
         call!(self.transfer.copy(to, dst.kind, from, src.kind, size))
     }
 
-    fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
+    fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Result<Option<()>> {
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
         let size = src.region.len() as u64;
-        Some(call!(self.transfer.copy_async?(stream.ptr(), to, dst.kind, from, src.kind, size)))
+        call!(self.transfer.copy_async?(stream.ptr(), to, dst.kind, from, src.kind, size)).map(Some)
     }
 
-    fn copy_2d(&self, dst: CopySide, src: CopySide, rows: Rows) -> Option<Result<()>> {
+    fn copy_2d(&self, dst: CopySide, src: CopySide, rows: Rows) -> Result<Option<()>> {
         let Rows { pitches: (dst_pitch, src_pitch), width, height } = rows;
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
-        Some(call!(self.transfer.copy_2d?(
+        call!(self.transfer.copy_2d?(
             to, dst.kind, dst_pitch, from, src.kind, src_pitch, width, height
-        )))
+        ))
+        .map(Some)
     }
 
-    fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
+    fn fill(&self, dst: CopySide, value: u8) -> Result<Option<()>> {
         let size = dst.region.len() as u64;
-        Some(call!(self.transfer.fill?(dst.region.addr().ptr(), dst.kind, value, size)))
+        call!(self.transfer.fill?(dst.region.addr().ptr(), dst.kind, value, size)).map(Some)
     }
 
-    fn prefetch(&self, stream: Token, place: CopySide, device: i32) -> Option<Result<()>> {
+    fn prefetch(&self, stream: Token, place: CopySide, device: i32) -> Result<Option<()>> {
         let at = place.region.addr().ptr();
         let size = place.region.len() as u64;
-        Some(call!(self.transfer.prefetch?(stream.ptr(), at, place.kind, size, device)))
+        call!(self.transfer.prefetch?(stream.ptr(), at, place.kind, size, device)).map(Some)
     }
 }

@@ -211,7 +211,7 @@ use status_of;
 
 /// Calls a slot (C function) of `self.table` with the backend's `self` and converts its status into
 /// a `Result`. If the slot is NULL, `call!(self.component.slot(arguments))` returns NOT_SUPPORTED
-/// from the calling function, and `call!(self.component.slot?(arguments))` returns `None` from it.
+/// from the calling function, and `call!(self.component.slot?(arguments))` returns `Ok(None)`.
 macro_rules! call {
     ($self:ident.$component:ident.$slot:ident($($arg:expr),* $(,)?)) => {
         $crate::backend::vtable_backend::call!(
@@ -227,7 +227,10 @@ macro_rules! call {
         $crate::backend::vtable_backend::call!(
             $self,
             concat!(stringify!($component), ".", stringify!($slot)),
-            $self.table.$slot?
+            match $self.table.$slot {
+                Some(slot) => slot,
+                None => return Ok(None),
+            }
             $(, $arg)*
         )
     };

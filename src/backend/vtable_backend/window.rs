@@ -4,9 +4,9 @@ use super::call;
 use super::comm::NativeWire;
 use crate::abi::backend::vtable::DTL_WIN_KEY_BYTES;
 use crate::abi::word::dtl_dtype_t;
-use crate::backend::p2p_protocol::{Change, WireWindows};
+use crate::backend::p2p_protocol::{Begin, WireWindows};
 use crate::error::Result;
-use crate::runtime::component::{OpId, Swap, TargetRange};
+use crate::runtime::component::{OpId, RmaOp};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
@@ -50,40 +50,6 @@ impl WireWindows for NativeWire {
         call!(self.comm.win_destroy(self.object.ptr(), window.ptr()))
     }
 
-    fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId> {
-        let mut op = 0;
-        call!(self.comm.win_put(
-            self.object.ptr(),
-            window.ptr(),
-            from.addr().ptr().cast_const(),
-            to.len as u64,
-            to.target,
-            to.offset as u64,
-            &raw mut op
-        ))?;
-        Ok(OpId(op))
-    }
-
-    fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId> {
-        let mut op = 0;
-        call!(self.comm.win_get(
-            self.object.ptr(),
-            window.ptr(),
-            into.addr().ptr(),
-            from.len as u64,
-            from.target,
-            from.offset as u64,
-            &raw mut op
-        ))?;
-        Ok(OpId(op))
-    }
-
-    fn flush(&mut self, window: Addr, target: i32) -> Result<OpId> {
-        let mut op = 0;
-        call!(self.comm.win_flush(self.object.ptr(), window.ptr(), target, &raw mut op))?;
-        Ok(OpId(op))
-    }
-
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
         if self.table.win_atomics.is_none() {
             return Ok(false);
@@ -93,36 +59,56 @@ impl WireWindows for NativeWire {
         self.owner.boolean("comm.win_atomics", yes)
     }
 
-    fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId> {
-        let mut op = 0;
-        call!(self.comm.win_accumulate(
-            self.object.ptr(),
-            window.ptr(),
-            or_null(change.from).cast_const(),
-            or_null(change.result),
-            change.count as u64,
-            change.dtype,
-            change.to.target,
-            change.to.offset as u64,
-            change.op,
-            &raw mut op
-        ))?;
-        Ok(OpId(op))
-    }
-
-    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: TargetRange) -> Result<OpId> {
-        let mut op = 0;
-        call!(self.comm.win_compare_and_swap(
-            self.object.ptr(),
-            window.ptr(),
-            swap.value.addr().ptr().cast_const(),
-            swap.expected.addr().ptr().cast_const(),
-            swap.result.addr().ptr(),
-            swap.dtype,
-            to.target,
-            to.offset as u64,
-            &raw mut op
-        ))?;
+    fn start(&mut self, window: Addr, begin: &Begin) -> Result<OpId> {
+        let (object, window, mut op) = (self.object.ptr(), window.ptr(), 0);
+        match *begin {
+            Begin::Op(to, RmaOp::Put(from)) => call!(self.comm.win_put(
+                object,
+                window,
+                from.addr().ptr().cast_const(),
+                to.len as u64,
+                to.target,
+                to.offset as u64,
+                &raw mut op
+            )),
+            Begin::Op(from, RmaOp::Get(into)) => call!(self.comm.win_get(
+                object,
+                window,
+                into.addr().ptr(),
+                from.len as u64,
+                from.target,
+                from.offset as u64,
+                &raw mut op
+            )),
+            Begin::Op(to, RmaOp::Accumulate { from, result, by }) => {
+                call!(self.comm.win_accumulate(
+                    object,
+                    window,
+                    or_null(from).cast_const(),
+                    or_null(result),
+                    (to.len / by.update.size().max(1)) as u64,
+                    by.dtype,
+                    to.target,
+                    to.offset as u64,
+                    by.op,
+                    &raw mut op
+                ))
+            }
+            Begin::Op(to, RmaOp::CompareAndSwap(swap)) => call!(self.comm.win_compare_and_swap(
+                object,
+                window,
+                swap.value.addr().ptr().cast_const(),
+                swap.expected.addr().ptr().cast_const(),
+                swap.result.addr().ptr(),
+                swap.dtype,
+                to.target,
+                to.offset as u64,
+                &raw mut op
+            )),
+            Begin::Flush(target) => {
+                call!(self.comm.win_flush(object, window, target, &raw mut op))
+            }
+        }?;
         Ok(OpId(op))
     }
 }

@@ -6,11 +6,8 @@
 //! (messages that the target serves, over any transport). `rma::select` chooses the path when a
 //! window is created.
 
-use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-pub(crate) use crate::runtime::component::{FlushScope, Swap, TargetRange};
-use crate::sys::compute::elements::Update;
-use crate::sys::memory::buf::Region;
+pub(crate) use crate::runtime::component::{Change, FlushScope, RmaOp, Swap, TargetRange};
 use std::ops::Range;
 
 /// Number of an operation that is not yet complete locally, used to poll the operation.
@@ -26,50 +23,6 @@ pub(crate) type RmaStart = Option<Ticket>;
 /// True if the caller will poll the operation through its ticket. Otherwise, only a flush reports
 /// the completion of the operation.
 pub(crate) type TicketRequest = bool;
-
-/// Update of elements: a built-in dtype and a reduction operation that supports it.
-#[derive(Clone, Copy)]
-pub struct Change {
-    pub(crate) dtype: dtl_dtype_t,
-    pub(crate) op: dtl_reduce_op_t,
-    /// Method that the CPU uses to apply `op` atomically to elements of `dtype`.
-    pub(crate) update: &'static Update,
-}
-
-/// One-sided operation, with the caller's buffers.
-#[derive(Clone, Copy)]
-pub enum RmaOp {
-    /// Copies this buffer to the target.
-    Put(Region),
-    /// Copies from the target to this buffer.
-    Get(Region),
-    /// Computes `target = target op from`, element by element, and stores the previous values of
-    /// the elements in `result`, unless `result` is empty. For the operation NO_OP, `from` may be
-    /// empty.
-    Accumulate {
-        /// Operands.
-        from: Region,
-        /// Buffer that receives the previous values of the target's elements.
-        result: Region,
-        /// Operation.
-        by: Change,
-    },
-    /// Compares and swaps one element of 1, 2, 4 or 8 bytes.
-    CompareAndSwap(Swap),
-}
-
-impl RmaOp {
-    /// Returns the buffers of the result, of the operand, and of the expected value, in this order.
-    /// If the operation has no such buffer, the region is empty.
-    pub(crate) fn buffers(&self) -> [Region; 3] {
-        match *self {
-            RmaOp::Put(from) => [Region::EMPTY, from, Region::EMPTY],
-            RmaOp::Get(into) => [into, Region::EMPTY, Region::EMPTY],
-            RmaOp::Accumulate { from, result, .. } => [result, from, Region::EMPTY],
-            RmaOp::CompareAndSwap(swap) => [swap.result, swap.value, swap.expected],
-        }
-    }
-}
 
 /// Operations on the memory of targets. Several threads may call them at once. A failure is
 /// returned by the call that starts the operation, or by the flush or poll that detects the

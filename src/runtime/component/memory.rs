@@ -27,35 +27,35 @@ pub trait Memory: Send + Sync {
     /// Frees memory that `alloc` has returned; `extent` is the extent that was passed to `alloc`.
     fn free(&self, addr: Addr, extent: Extent) -> Result<()>;
     /// Describes a memory kind; fails with NOT_SUPPORTED for an unknown kind.
-    fn kind_info(&self, _kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
-        None
+    fn kind_info(&self, _kind: dtl_enum_word_t) -> Result<Option<dtl_mem_kind_info_t>> {
+        Ok(None)
     }
     /// Returns the free and the total memory of the current device in bytes, where 0 means unknown;
     /// `None` if the backend does not provide this function.
-    fn memory_info(&self) -> Option<Result<(u64, u64)>> {
-        None
+    fn memory_info(&self) -> Result<Option<(u64, u64)>> {
+        Ok(None)
     }
     /// Allocates memory on the device of a native stream, in stream order.
-    fn alloc_async(&self, _stream: Token, _extent: Extent) -> Option<Result<Addr>> {
-        None
+    fn alloc_async(&self, _stream: Token, _extent: Extent) -> Result<Option<Addr>> {
+        Ok(None)
     }
     /// Frees memory in stream order: after all work that is already queued on the native stream.
-    fn free_async(&self, _stream: Token, _addr: Addr, _extent: Extent) -> Option<Result<()>> {
-        None
+    fn free_async(&self, _stream: Token, _addr: Addr, _extent: Extent) -> Result<Option<()>> {
+        Ok(None)
     }
     /// Registers (pins) user-allocated host memory as PINNED memory of the backend. The region has
     /// at least one byte.
-    fn register(&self, _region: Region) -> Option<Result<()>> {
-        None
+    fn register(&self, _region: Region) -> Result<Option<()>> {
+        Ok(None)
     }
     /// Unregisters a region that `register` has registered.
-    fn unregister(&self, _region: Region) -> Option<Result<()>> {
-        None
+    fn unregister(&self, _region: Region) -> Result<Option<()>> {
+        Ok(None)
     }
     /// Exports the region as a dma-buf for drivers of other devices. Returns the file descriptor
     /// and the offset of the region in the dma-buf.
-    fn dmabuf(&self, _region: Region) -> Option<Result<(i32, u64)>> {
-        None
+    fn dmabuf(&self, _region: Region) -> Result<Option<(i32, u64)>> {
+        Ok(None)
     }
     /// Returns freed but still cached memory to the operating system or the driver.
     fn trim(&self) {}
@@ -113,8 +113,8 @@ pub trait Transfer: Send + Sync {
     /// overlap.
     fn copy(&self, dst: CopySide, src: CopySide) -> Result<()>;
     /// Queues a copy on a native stream.
-    fn copy_async(&self, _stream: Token, _dst: CopySide, _src: CopySide) -> Option<Result<()>> {
-        None
+    fn copy_async(&self, _stream: Token, _dst: CopySide, _src: CopySide) -> Result<Option<()>> {
+        Ok(None)
     }
     /// Lends `len` bytes of host memory for fast copies from and to the backend's devices. Returns
     /// `None` if the backend has no such memory, or if none is left.
@@ -122,20 +122,20 @@ pub trait Transfer: Send + Sync {
         None
     }
     /// Prefetches MANAGED memory to a device (-1: the host), in the order of a native stream.
-    fn prefetch(&self, _stream: Token, _place: CopySide, _device: i32) -> Option<Result<()>> {
-        None
+    fn prefetch(&self, _stream: Token, _place: CopySide, _device: i32) -> Result<Option<()>> {
+        Ok(None)
     }
     /// Copies rows of equal width, whose number and pitches `_rows` contains. The regions include
     /// the gaps between the rows.
-    fn copy_2d(&self, _dst: CopySide, _src: CopySide, _rows: Rows) -> Option<Result<()>> {
-        None
+    fn copy_2d(&self, _dst: CopySide, _src: CopySide, _rows: Rows) -> Result<Option<()>> {
+        Ok(None)
     }
     /// Sets every byte of `_dst` (nonempty) to `_value`.
-    fn fill(&self, _dst: CopySide, _value: u8) -> Option<Result<()>> {
-        None
+    fn fill(&self, _dst: CopySide, _value: u8) -> Result<Option<()>> {
+        Ok(None)
     }
     /// Queues a fill of `_dst` (nonempty) with the byte `_value` on a native stream.
-    fn fill_async(&self, _stream: Token, _dst: CopySide, _value: u8) -> Option<Result<()>> {
-        None
+    fn fill_async(&self, _stream: Token, _dst: CopySide, _value: u8) -> Result<Option<()>> {
+        Ok(None)
     }
 }

@@ -2,7 +2,8 @@
 //! backends implement the traits in Rust, and registered backends implement them through
 //! `backend::vtable_backend`.
 //!
-//! A method that returns `Option` is optional: `None` means that the backend does not implement it.
+//! A method that returns `Option`, alone or within a `Result`, is optional: `None` means that the
+//! backend does not implement it.
 //! The caller (always in `runtime`) then uses a generic implementation or returns NOT_SUPPORTED.
 //!
 //! In reading order:
@@ -61,7 +62,8 @@ pub use module::{
 };
 pub use transport::{Properties, Transport};
 pub use window::{
-    CopyOutcome, CrossMemory, FlushScope, Remote, Rma, Swap, TargetRange, Window, WindowPart,
+    Change, CopyOutcome, CrossMemory, FlushScope, Remote, Rma, RmaOp, Swap, TargetRange, Window,
+    WindowPart,
 };
 
 /// Availability of a backend on this machine: `Ok`, or the reason why the backend cannot run.
@@ -169,16 +171,16 @@ pub trait Exec: Send + Sync {
     /// [`ExecGroups::streams`].
     fn stream_synchronize(&self, stream: Token) -> Result<()>;
     /// Returns true if all work in the stream is complete.
-    fn stream_query(&self, _stream: Token) -> Option<Result<bool>> {
-        None
+    fn stream_query(&self, _stream: Token) -> Result<Option<bool>> {
+        Ok(None)
     }
     /// Makes all work that is queued on the stream after this call wait for the event.
-    fn stream_wait_event(&self, _stream: Token, _event: Token) -> Option<Result<()>> {
-        None
+    fn stream_wait_event(&self, _stream: Token, _event: Token) -> Result<Option<()>> {
+        Ok(None)
     }
     /// Queues a host callback on the stream: a host thread calls `_task`.
-    fn stream_host_callback(&self, _stream: Token, _task: TaskCall) -> Option<Result<()>> {
-        None
+    fn stream_host_callback(&self, _stream: Token, _task: TaskCall) -> Result<Option<()>> {
+        Ok(None)
     }
 
     /// Creates an event. Called only if the backend has [`ExecGroups::events`].
@@ -192,17 +194,17 @@ pub trait Exec: Send + Sync {
     /// only if the backend has [`ExecGroups::events`].
     fn event_query(&self, event: Token) -> Result<bool>;
     /// Waits until the event is complete.
-    fn event_sync(&self, _event: Token) -> Option<Result<()>> {
-        None
+    fn event_sync(&self, _event: Token) -> Result<Option<()>> {
+        Ok(None)
     }
     /// Returns the time between two completed events in nanoseconds.
-    fn event_elapsed(&self, _start: Token, _stop: Token) -> Option<Result<u64>> {
-        None
+    fn event_elapsed(&self, _start: Token, _stop: Token) -> Result<Option<u64>> {
+        Ok(None)
     }
 
     /// Queues a kernel (passed as a function pointer) on the stream.
-    fn launch(&self, _stream: Token, _launch: &Launch<'_>) -> Option<Result<()>> {
-        None
+    fn launch(&self, _stream: Token, _launch: &Launch<'_>) -> Result<Option<()>> {
+        Ok(None)
     }
 
     /// Returns the interface through which the backend runs functions and loops on the host; `None`
@@ -220,7 +222,7 @@ pub trait HostExec: Send + Sync {
     fn max_parallelism(&self) -> Result<u32>;
     /// Returns the number of chunks into which a loop is best split; `None` means
     /// [`HostExec::max_parallelism`] chunks.
-    fn suggested_parallelism(&self) -> Option<Result<u32>>;
+    fn suggested_parallelism(&self) -> Result<Option<u32>>;
 }
 
 /// Kernel launch that is passed to a backend with its own kernel queues.

@@ -3,9 +3,9 @@
 //! bounds and access epochs and acquires locks with messages.
 
 use super::OpId;
-use crate::abi::word::dtl_dtype_t;
-use crate::error::{Result, fail};
-use crate::runtime::types::Reduction;
+use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use crate::error::Result;
+use crate::sys::compute::elements::Update;
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
@@ -54,6 +54,52 @@ pub struct Swap {
     pub dtype: dtl_dtype_t,
 }
 
+/// Update of elements: a built-in dtype and a reduction operation that supports it.
+#[derive(Clone, Copy)]
+pub struct Change {
+    /// Datatype of the elements.
+    pub dtype: dtl_dtype_t,
+    /// Reduction operation.
+    pub op: dtl_reduce_op_t,
+    /// Method that the CPU uses to apply `op` atomically to elements of `dtype`.
+    pub update: &'static Update,
+}
+
+/// One-sided operation, with the caller's buffers.
+#[derive(Clone, Copy)]
+pub enum RmaOp {
+    /// Copies this buffer to the target.
+    Put(Region),
+    /// Copies from the target to this buffer.
+    Get(Region),
+    /// Computes `target = target op from`, element by element, and stores the previous values of
+    /// the elements in `result`, unless `result` is empty. For the operation NO_OP, `from` may be
+    /// empty.
+    Accumulate {
+        /// Operands.
+        from: Region,
+        /// Buffer that receives the previous values of the target's elements.
+        result: Region,
+        /// Operation.
+        by: Change,
+    },
+    /// Compares and swaps one element of 1, 2, 4 or 8 bytes.
+    CompareAndSwap(Swap),
+}
+
+impl RmaOp {
+    /// Returns the buffers of the result, of the operand, and of the expected value, in this order.
+    /// If the operation has no such buffer, the region is empty.
+    pub(crate) fn buffers(&self) -> [Region; 3] {
+        match *self {
+            RmaOp::Put(from) => [Region::EMPTY, from, Region::EMPTY],
+            RmaOp::Get(into) => [into, Region::EMPTY, Region::EMPTY],
+            RmaOp::Accumulate { from, result, .. } => [result, from, Region::EMPTY],
+            RmaOp::CompareAndSwap(swap) => [swap.result, swap.value, swap.expected],
+        }
+    }
+}
+
 /// Completion level of a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlushScope {
@@ -91,12 +137,12 @@ pub trait Window: Send + Sync {
     fn blocks(&self) -> bool {
         false
     }
-    /// Copies `from`, which has `to.len` (> 0) bytes, to the target. `wants_op` must be true if the
-    /// caller will poll the operation with `test`. Returns `None` if `from` may already be reused.
-    fn put(&self, to: TargetRange, from: Region, wants_op: bool) -> Result<Option<OpId>>;
-    /// Copies the range `from` of the target's memory into `into`. `wants_op` must be true if the
-    /// caller will poll the operation with `test`. Returns `None` if the data is already in `into`.
-    fn get(&self, into: Region, from: TargetRange, wants_op: bool) -> Result<Option<OpId>>;
+    /// Starts an operation on the target range `at`, which is not empty. Each nonempty buffer of
+    /// the operation has as many bytes as `at`. Accumulate operations and compare-and-swaps are
+    /// started only on dtypes for which `has_atomics` returns true. `wants_op` must be true if the
+    /// caller will poll the operation, a put or get, with `test`. Returns `None` if the buffer of a
+    /// put may already be reused, or the data of a get has arrived.
+    fn start(&self, at: TargetRange, op: &RmaOp, wants_op: bool) -> Result<Option<OpId>>;
     /// Returns true if the put, get or flush with id `op` is complete (locally, for a put). After
     /// this function has returned true or an error, the id is invalid.
     fn test(&self, op: OpId) -> Result<bool>;
@@ -112,21 +158,6 @@ pub trait Window: Send + Sync {
     /// operations on this dtype as messages, and the target applies them.
     fn has_atomics(&self, _dtype: dtl_dtype_t) -> bool {
         false
-    }
-    /// Computes `target = target op from`, element by element, for a built-in dtype and operation.
-    /// Stores the previous values in `_result`, if present; with NO_OP, `_from` may then be empty.
-    fn accumulate(
-        &self,
-        _to: TargetRange,
-        _from: Region,
-        _result: Option<Region>,
-        _by: &Reduction,
-    ) -> Result<()> {
-        fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not accumulate")
-    }
-    /// Performs a compare-and-swap on one element of 1, 2, 4 or 8 bytes at the target.
-    fn compare_and_swap(&self, _to: TargetRange, _swap: Swap) -> Result<()> {
-        fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not compare and swap")
     }
     /// Closes the window. Afterwards, the caller must not use the window, and the window no longer
     /// accesses any buffer. If `together` is true, all ranks close the window now, each after its

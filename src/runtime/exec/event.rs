@@ -10,7 +10,7 @@ use super::deferred_errors::{DeferredErrors, Mark};
 use super::fence::{Fence, WaitOutcome, timed_out};
 use super::{exec_of, reentrancy};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Exec, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
@@ -109,9 +109,9 @@ impl Event {
                 let exec = exec_of(&self.backend)?;
                 foreign.check_caller(exec)?;
                 // The slot has no time limit.
-                let synced =
-                    if deadline.is_finite() { None } else { exec.event_sync(foreign.token) };
-                synced.unwrap_or_else(|| self.poll(exec, foreign, deadline))?;
+                if deadline.is_finite() || exec.event_sync(foreign.token)?.is_none() {
+                    self.poll(exec, foreign, deadline)?;
+                }
                 foreign.result()
             }
         }
@@ -185,9 +185,9 @@ impl Event {
             (EventImpl::Backend(start), EventImpl::Backend(end))
                 if Arc::ptr_eq(&self.backend, &stop.backend) =>
             {
-                exec_of(&self.backend)?.event_elapsed(start.token, end.token).unwrap_or_else(|| {
+                exec_of(&self.backend)?.event_elapsed(start.token, end.token)?.ok_or_else(|| {
                     let name = self.backend.name();
-                    fail!(DTL_ERROR_NOT_SUPPORTED, "backend '{name}' does not time its events")
+                    failure!(DTL_ERROR_NOT_SUPPORTED, "backend '{name}' does not time its events")
                 })
             }
             _ => fail!(

@@ -210,7 +210,7 @@ impl Executor {
             ExecutorKind::Backend(_) => {
                 let host = host_of(&self.backend)?;
                 let most = host.max_parallelism()?;
-                (DTL_EXECUTOR_BACKEND, most, host.suggested_parallelism().unwrap_or(Ok(most))?)
+                (DTL_EXECUTOR_BACKEND, most, host.suggested_parallelism()?.unwrap_or(most))
             }
         };
         Ok(dtl_executor_info_t { kind, max_parallelism, suggested_parallelism, ..blank() })

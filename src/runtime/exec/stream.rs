@@ -199,8 +199,8 @@ impl Stream {
             StreamImpl::Backend(foreign) => foreign,
         };
         let exec = exec_of(&self.backend)?;
-        let done = match exec.stream_query(foreign.token) {
-            Some(result) => result?,
+        let done = match exec.stream_query(foreign.token)? {
+            Some(done) => done,
             None if exec.groups().events => foreign.query_by_event(exec)?,
             // Without events, waits for the stream, like a record on it does. Work of the stream
             // itself still runs.
@@ -269,8 +269,8 @@ impl Stream {
                 if Arc::ptr_eq(&self.backend, event.backend()) =>
             {
                 self.note_work();
-                match exec_of(&self.backend)?.stream_wait_event(foreign.token, of.token) {
-                    Some(result) => result.and_then(|()| self.carry(foreign, event, of.mark())),
+                match exec_of(&self.backend)?.stream_wait_event(foreign.token, of.token)? {
+                    Some(()) => self.carry(foreign, event, of.mark()),
                     None => {
                         foreign.trail.note(event.sync());
                         Ok(())
@@ -347,15 +347,16 @@ impl Stream {
             trail.end(number, result);
             status
         }));
-        let queued =
-            exec.stream_host_callback(foreign.token, (function, user)).unwrap_or_else(|| {
+        let queue = || {
+            if exec.stream_host_callback(foreign.token, (function, user))?.is_none() {
                 self.finish(foreign)?;
                 if let Some(function) = function {
                     function(user.ptr()); // the closure records its failure in the stream
                 }
-                Ok(())
-            });
-        queued.inspect_err(|_| {
+            }
+            Ok(())
+        };
+        queue().inspect_err(|_| {
             if closure_table::take_unrun(user) {
                 foreign.trail.end(number, Ok(()));
             }
@@ -429,10 +430,9 @@ impl Stream {
         };
         // The launch slot calls the function once for each thread, so it cannot run whole-block
         // code.
-        if !code.is_whole_block {
-            if let Some(result) = exec_of(&self.backend)?.launch(foreign.token, &launch) {
-                return result;
-            }
+        if !code.is_whole_block && exec_of(&self.backend)?.launch(foreign.token, &launch)?.is_some()
+        {
+            return Ok(());
         }
         let grid = Grid::new(code, *shape, args)?;
         self.run(move || grid.run())

@@ -1,7 +1,7 @@
 //! Memory that a dispatch handler provided: one backend allocated it for a request to another
 //! backend. Either backend may free it.
 
-use super::{Allocation, LEDGER, Owner, Request, host_alloc, stream_ordered};
+use super::{LEDGER, Owner, Request, host_alloc, stream_ordered};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
 use crate::runtime::exec::stream::Stream;
@@ -9,17 +9,6 @@ use crate::runtime::{log, registry};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::heap;
-use crate::sys::sync::lock::RwLock;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// For each allocation that a dispatch handler provided: the backend from which the program had
-/// requested the memory, keyed by the address of the first byte. Contains only allocations that are
-/// in the ledger (the table of live allocations).
-static REQUESTED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new());
-/// True once an entry has been added to `REQUESTED`. It is checked before `REQUESTED` is locked, so
-/// that programs that never add an entry never take the lock.
-static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Accepts the memory that a dispatch handler provided for a request to another backend. Fails if
 /// the memory does not satisfy the request.
@@ -59,14 +48,12 @@ pub fn adopt(
     }
     let mut ledger = LEDGER.write();
     match ledger.get_mut(&addr.get()) {
-        Some(known) if known.size >= size && known.pool == 0 => known.pool = owner.pool(),
-        Some(known) if known.size >= size && known.pool == owner.pool() => {}
-        _ => return unfit(),
+        Some(known) if known.size >= size && [0, owner.pool()].contains(&known.pool) => {
+            (known.pool, known.requested) = (owner.pool(), requested);
+            Ok(())
+        }
+        _ => unfit(),
     }
-    ANY.store(true, Ordering::Relaxed);
-    REQUESTED.write().insert(addr.get(), requested);
-    drop(ledger);
-    Ok(())
 }
 
 /// Frees memory that a dispatch handler returned and `adopt` rejected, if dtl_mem_alloc allocated
@@ -91,31 +78,4 @@ pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
             .and_then(|backend| super::free(Owner::Program, backend, addr)),
     };
     log::failure(format_args!("freeing {addr:?}, which a handler gave for something else"), freed);
-}
-
-/// Returns true if `backend` may free `allocation`, that is, if `backend` allocated the memory or
-/// the program requested the memory from `backend`.
-pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation) -> bool {
-    let was_asked =
-        || ANY.load(Ordering::Relaxed) && REQUESTED.read().get(&addr.get()) == Some(&backend);
-    allocation.backend == backend || was_asked()
-}
-
-/// Removes the entry for an allocation that is about to be freed, and returns the backend from
-/// which the program requested the allocation. Returns `None` if there is no entry: the requested
-/// backend has allocated the memory itself.
-pub(super) fn take(addr: Addr) -> Option<dtl_backend_t> {
-    if ANY.load(Ordering::Relaxed) { REQUESTED.write().remove(&addr.get()) } else { None }
-}
-
-/// Reverts [`take`] if the free failed.
-pub(super) fn put_back(addr: Addr, requested: Option<dtl_backend_t>) {
-    if let Some(requested) = requested {
-        REQUESTED.write().insert(addr.get(), requested);
-    }
-}
-
-/// Clears the table of requested backends.
-pub(super) fn forget_all() {
-    REQUESTED.write().clear();
 }

@@ -51,7 +51,7 @@ use super::registry::{self, Backend};
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::dtl_enum_word_t;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::from_c::blank;
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::{Addr, Region};
@@ -64,6 +64,9 @@ use std::collections::BTreeMap;
 pub struct Allocation {
     /// Backend that owns the memory.
     pub backend: dtl_backend_t,
+    /// Backend from which the program requested the memory, which may free it too. Differs from
+    /// `backend` if a dispatch handler provided the memory.
+    pub requested: dtl_backend_t,
     /// Device on which the memory was allocated.
     pub device: i32,
     /// Memory kind of the allocation.
@@ -106,6 +109,7 @@ impl Allocation {
         let Extent { kind, size, align } = extent;
         Allocation {
             backend,
+            requested: backend,
             device,
             kind,
             size,
@@ -296,9 +300,7 @@ fn settle(requested: &Backend, allocation: &Allocation, addr: Addr) -> Result<()
         true => requested,
         false => registry::find(&inside, allocation.backend)?,
     };
-    // Before the free, because afterwards the address may belong to another allocation.
-    let requested = foreign_owner::take(addr);
-    give(backend, allocation, addr).inspect_err(|_| foreign_owner::put_back(addr, requested))?;
+    give(backend, allocation, addr)?;
     backend.memory_use.shrank(allocation.size, host_alloc::serves(backend.handle()));
     Ok(())
 }
@@ -316,7 +318,8 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     let found = ledger.get(&addr.get()).copied();
     match found {
         Some(found)
-            if foreign_owner::is_of(backend.handle(), addr, &found) && found.pool == pool =>
+            if [found.backend, found.requested].contains(&backend.handle())
+                && found.pool == pool =>
         {
             ledger.remove(&addr.get());
             drop(ledger);
@@ -391,8 +394,8 @@ pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
             region.addr()
         );
     };
-    owner.memory()?.dmabuf(region).unwrap_or_else(|| {
-        fail!(
+    owner.memory()?.dmabuf(region)?.ok_or_else(|| {
+        failure!(
             DTL_ERROR_NOT_SUPPORTED,
             "backend {} gives no dma-buf (it has no export_dmabuf): send the data through memory \
              of the host",
@@ -442,7 +445,6 @@ pub fn destroy_all() {
         let (bytes, name) = (allocation.size, backend.name());
         log::failure(format_args!("freeing {bytes} left-over bytes of backend {name}"), freed);
     }
-    foreign_owner::forget_all();
     heap::destroy_all();
     host_alloc::settle(dtl_backend_t { id: 0 });
 }
@@ -454,7 +456,6 @@ pub fn forget_all() {
     drivers::forget_all();
     device_only::forget();
     external::forget_all();
-    foreign_owner::forget_all();
     heap::forget_all();
     host_alloc::settle(dtl_backend_t { id: 0 });
 }

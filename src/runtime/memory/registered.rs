@@ -54,9 +54,8 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     let memory = backend.memory()?;
     let device = device::get_or_first(&backend)?;
     reserve(&backend, region, RegisteredBy::Registered)?;
-    let described = kind_info(&backend, DTL_MEMORY_PINNED).and_then(|_| {
-        memory.register(region).unwrap_or_else(|| Err(backend.lacks("register_host")))
-    });
+    let described = kind_info(&backend, DTL_MEMORY_PINNED)
+        .and_then(|_| memory.register(region)?.ok_or_else(|| backend.lacks("register_host")));
     described.inspect_err(|_| drop(LIST.lock().remove(&region.addr().get())))?;
     list(&backend, device, DTL_MEMORY_PINNED, region);
     Ok(())
@@ -240,7 +239,7 @@ fn forget(gone: &Registered) -> Result<()> {
     if gone.origin == RegisteredBy::Adopted {
         return Ok(());
     }
-    gone.backend.memory()?.unregister(gone.region).unwrap_or(Ok(()))
+    gone.backend.memory()?.unregister(gone.region).map(drop)
 }
 
 /// Unregisters all ranges that the program did not unregister. Called at finalize.

@@ -1,7 +1,7 @@
 //! Stream-ordered memory: can be used by work that is queued after the allocation, and is freed
 //! once the work that was queued before the free has completed.
 
-use super::{Allocation, allocate, enter, find, foreign_owner, host_alloc, leave, settle, sound};
+use super::{Allocation, allocate, enter, find, host_alloc, leave, settle, sound};
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Result, fail};
 use crate::runtime::component::{Extent, Memory};
@@ -21,9 +21,9 @@ pub(super) fn take(
     stream: &Stream,
     extent: Extent,
 ) -> Result<Addr> {
-    match stream.token().and_then(|token| memory.alloc_async(token, extent)) {
-        Some(taken) => {
-            let addr = sound(backend, memory, taken?, extent)?;
+    match stream.token().map(|token| memory.alloc_async(token, extent)).transpose()?.flatten() {
+        Some(addr) => {
+            let addr = sound(backend, memory, addr, extent)?;
             stream.note_work();
             Ok(addr)
         }
@@ -54,9 +54,9 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     };
     let backend = registry::pin(inside, allocation.backend)?;
     let leaving = Leaving { allocation: leave(addr, &backend, 0)?, backend, addr, is_gone: false };
-    match leaving.queue(stream) {
-        Ok(queued) => queued,
-        Err(leaving) => behind(stream, move || leaving.give()),
+    match leaving.queue(stream)? {
+        None => Ok(()),
+        Some(leaving) => behind(stream, move || leaving.give()),
     }
 }
 
@@ -80,31 +80,22 @@ struct Leaving {
 
 impl Leaving {
     /// Queues a stream-ordered free if the memory and the stream belong to the same backend and the
-    /// backend supports stream-ordered frees. Returns `Err(self)` otherwise.
-    fn queue(mut self, stream: &Stream) -> std::result::Result<Result<()>, Self> {
-        let queue = || {
-            let ours = Arc::ptr_eq(stream.backend(), &self.backend) && !self.allocation.imported;
-            let (token, memory) = (stream.token().filter(|_| ours)?, self.backend.memory.as_ref()?);
-            // Before the free is queued, because afterwards the address may belong to another
-            // allocation.
-            let requested = foreign_owner::take(self.addr);
-            let queued = memory.free_async(token, self.addr, self.allocation.occupied());
-            if !matches!(queued, Some(Ok(()))) {
-                foreign_owner::put_back(self.addr, requested);
-            }
-            queued
+    /// backend supports stream-ordered frees. Returns `Some(self)` otherwise.
+    fn queue(mut self, stream: &Stream) -> Result<Option<Self>> {
+        let ours = Arc::ptr_eq(stream.backend(), &self.backend) && !self.allocation.imported;
+        let (Some(token), Some(memory)) =
+            (stream.token().filter(|_| ours), self.backend.memory.as_ref())
+        else {
+            return Ok(Some(self));
         };
-        match queue() {
-            None => Err(self),
-            Some(Ok(())) => {
-                let is_home = host_alloc::serves(self.backend.handle());
-                self.backend.memory_use.shrank(self.allocation.size, is_home);
-                self.is_gone = true;
-                stream.note_work();
-                Ok(Ok(()))
-            }
-            Some(error) => Ok(error),
+        if memory.free_async(token, self.addr, self.allocation.occupied())?.is_none() {
+            return Ok(Some(self));
         }
+        let is_home = host_alloc::serves(self.backend.handle());
+        self.backend.memory_use.shrank(self.allocation.size, is_home);
+        self.is_gone = true;
+        stream.note_work();
+        Ok(None)
     }
 
     fn give(mut self) -> Result<()> {

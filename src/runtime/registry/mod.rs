@@ -258,14 +258,13 @@ fn events() -> &'static Events {
 
 pub(super) static TABLE: HandleTable<Backend> = HandleTable::new(TAG, 0);
 
-// Lock order: NAMED before DEFAULT.
-
 /// Backends that a lookup by name finds, in registration order. A replaced backend is no longer in
 /// this list, but its handle stays valid as long as the backend is in use. The handle of a replaced
 /// built-in backend stays valid until finalize.
 static NAMED: RwLock<Vec<Arc<Backend>>> = RwLock::new(Vec::new());
-/// Cached result of `dtl_backend_get(NULL)`.
-static DEFAULT: RwLock<Option<Arc<Backend>>> = RwLock::new(None);
+/// Handle of the cached result of `dtl_backend_get(NULL)`; 0 = none. A handle whose backend was
+/// removed resolves to nothing.
+static DEFAULT: AtomicU64 = AtomicU64::new(0);
 
 /// Backend that another backend of the same name has replaced, and its former position in
 /// [`NAMED`].
@@ -323,7 +322,7 @@ pub fn add_in_place(
 /// Discards the cached result of `dtl_backend_get(NULL)`, because candidates or settings have
 /// changed.
 pub fn choose_again() {
-    *DEFAULT.write() = None;
+    DEFAULT.store(0, Ordering::Relaxed);
 }
 
 /// Removes a backend that is not in use. `others` is the number of references to the backend that
@@ -360,24 +359,16 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
             backend.name()
         );
     }
-    let mut default = DEFAULT.write();
-    let chosen = default.as_ref().is_some_and(|chosen| Arc::ptr_eq(chosen, &backend));
     let listed = named.iter().any(|known| Arc::ptr_eq(known, &backend));
     // The references of the table, of this function and of the lists. Any more belong to streams,
     // communicators, executors and other users.
-    let expected = 2
-        + others
-        + usize::from(chosen)
-        + usize::from(listed)
-        + (events().default_shares)(inside, &backend);
+    let expected = 2 + others + usize::from(listed) + (events().default_shares)(inside, &backend);
     if Arc::strong_count(&backend) > expected || !backend.memory_use.close() {
         return Ok(false);
     }
-    if chosen {
-        *default = None;
-    }
-    names::take_out(inside, &mut named, &mut default, &backend);
-    drop((default, named));
+    let _ = DEFAULT.compare_exchange(handle.id, 0, Ordering::Relaxed, Ordering::Relaxed);
+    names::take_out(inside, &mut named, &backend);
+    drop(named);
     (events().removed)(inside, &backend);
     drop(TABLE.remove(inside, handle.id)); // the destroy slot may run here, with no lock held
     Ok(true)
@@ -444,8 +435,7 @@ pub fn by_name<'g>(inside: &'g Guard, name: Option<&str>) -> Result<&'g Backend>
         Some("auto") => automatic(inside),
         Some(name) => named(inside, settings::alias(name)),
         None => {
-            let chosen = DEFAULT.read().as_ref().map(|chosen| chosen.handle());
-            if let Some(chosen) = chosen.and_then(|handle| find(inside, handle).ok()) {
+            if let Some(chosen) = TABLE.get(inside, DEFAULT.load(Ordering::Relaxed)) {
                 return Ok(chosen);
             }
             let settings = settings::current();
@@ -462,10 +452,10 @@ pub fn by_name<'g>(inside: &'g Guard, name: Option<&str>) -> Result<&'g Backend>
                     backend
                 }
             };
-            // Under the lock of NAMED, so that no backend that was removed meanwhile is cached.
+            // Under the lock of NAMED, so that no backend that was replaced meanwhile is cached.
             let listed = NAMED.read();
-            if let Some(known) = listed.iter().find(|known| known.handle() == chosen.handle()) {
-                *DEFAULT.write() = Some(Arc::clone(known));
+            if listed.iter().any(|known| known.handle() == chosen.handle()) {
+                DEFAULT.store(chosen.handle().id, Ordering::Relaxed);
             }
             drop(listed);
             Ok(chosen)
@@ -542,14 +532,14 @@ pub fn detect_driver_use() {
 /// Destroys every backend at finalize. This calls the `destroy` functions of the backends' vtables.
 pub fn clear() {
     (events().all_removed)();
-    *DEFAULT.write() = None;
+    choose_again();
     NAMED.write().clear();
     TABLE.drain(&epoch::enter()).for_each(drop);
 }
 
 /// Empties the registry in a forked child without destroying the backends.
 pub fn forget_all() {
-    std::mem::forget(DEFAULT.write().take());
+    choose_again();
     std::mem::take(&mut *NAMED.write()).into_iter().for_each(std::mem::forget);
     TABLE.drain(&epoch::enter()).for_each(std::mem::forget);
 }

@@ -43,12 +43,7 @@ pub fn put_back(inside: &Guard, replaced: Replaced) {
 
 /// Removes the backend `gone` from the list that lookups by name search. If `gone` had replaced a
 /// built-in backend, puts the built-in backend back into the list.
-pub(super) fn take_out(
-    inside: &Guard,
-    named: &mut Vec<Arc<Backend>>,
-    default: &mut Option<Arc<Backend>>,
-    gone: &Arc<Backend>,
-) {
+pub(super) fn take_out(inside: &Guard, named: &mut Vec<Arc<Backend>>, gone: &Arc<Backend>) {
     let Some(place) = named.iter().position(|known| Arc::ptr_eq(known, gone)) else { return };
     named.remove(place);
     // Inspected without reference counts, which would make a concurrent removal fail; a built-in
@@ -58,6 +53,6 @@ pub(super) fn take_out(
     let before = TABLE.handles().into_iter().find(is_before).and_then(|id| TABLE.pin(inside, id));
     if let Some(before) = before {
         named.insert(place, before);
-        *default = None; // the candidates have changed
+        choose_again(); // the candidates have changed
     }
 }

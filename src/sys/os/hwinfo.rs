@@ -1,5 +1,7 @@
-//! Memory sizes and processor name of this machine, from /proc and the control groups.
+//! Memory sizes and processor name of this machine, from /proc and the control groups, and the
+//! affinity mask of a thread.
 
+use super::process::affinity;
 use std::fs;
 
 /// Returns the available and the total memory in bytes, bounded by the limit of the control group;
@@ -36,4 +38,16 @@ pub fn cpu_name() -> String {
     model
         .and_then(|line| line.split(':').nth(1))
         .map_or_else(|| "CPU".to_owned(), |name| name.trim().to_owned())
+}
+
+/// Returns the logical cores on which the calling thread may run, as a bit mask. Cores beyond the
+/// mask share the bits of those within it.
+pub fn affinity_mask<const WORDS: usize>() -> [u64; WORDS] {
+    let mut mask = [0; WORDS];
+    for cpu in affinity() {
+        if let Some(word) = mask.get_mut(cpu / 64 % WORDS) {
+            *word |= 1 << (cpu % 64);
+        }
+    }
+    mask
 }

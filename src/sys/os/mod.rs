@@ -8,7 +8,7 @@
 //! - `unix_socket`: Unix sockets that pass a descriptor.
 //! - `tcp`: TCP sockets and the addresses of this machine.
 //! - `close_on_fork`: descriptors that a forked child closes.
-//! - `hwinfo`: memory sizes and processor name of this machine.
+//! - `hwinfo`: memory sizes and processor name of this machine, affinity mask of a thread.
 //! - `shm_segment`: memory shared between processes.
 //! - `dl`: the dynamic loader, and checks of the files that may be loaded.
 

@@ -1,8 +1,8 @@
 //! Compilation of CUDA C++ into code that the driver loads. NVRTC compiles a source only if the
 //! kernel cache does not have the result.
 //!
-//! A cache entry is one file: a line "kernel NAME SIZE..." for each kernel whose parameter sizes
-//! are known, an empty line, then the code (a cubin, or NUL-terminated PTX).
+//! A cache entry is one file: one line of JSON with the parameter sizes of each kernel for which
+//! they are known, then the code (a cubin, or NUL-terminated PTX).
 
 use super::includes;
 use super::nvrtc::{HEADER_TEXT, Nvrtc, Output};
@@ -12,7 +12,6 @@ use crate::error::{Result, fail};
 use crate::runtime::component::Source;
 use crate::runtime::{log, settings};
 use std::ffi::CString;
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
 const OBJECT: &str = "kernels.cuda";
@@ -134,35 +133,17 @@ impl Order<'_> {
 }
 
 fn pack(image: &Image) -> Vec<u8> {
-    let mut text = String::new();
-    for (name, sizes) in &image.entries {
-        let _ = write!(text, "kernel {name}");
-        for size in sizes {
-            let _ = write!(text, " {size}");
-        }
-        text.push('\n');
-    }
-    text.push('\n');
-    let mut packed = text.into_bytes();
+    let mut packed = serde_json::to_vec(&image.entries).unwrap_or_default(); // cannot fail
+    packed.push(b'\n');
     packed.extend_from_slice(&image.code);
     packed
 }
 
 fn unpack(bytes: &[u8]) -> Option<Image> {
-    let mut entries = Entries::new();
-    let mut rest = bytes;
-    loop {
-        let end = rest.iter().position(|byte| *byte == b'\n')?;
-        let (line, behind) = rest.split_at(end);
-        rest = behind.get(1..)?;
-        if line.is_empty() {
-            return Some(Image { code: rest.to_vec(), entries });
-        }
-        let mut words = std::str::from_utf8(line).ok()?.strip_prefix("kernel ")?.split(' ');
-        let name = words.next()?.to_owned();
-        let sizes = words.map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?;
-        entries.insert(name, sizes);
-    }
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let (line, code) = bytes.split_at(end);
+    let entries = serde_json::from_slice(line).ok()?;
+    Some(Image { code: code.get(1..)?.to_vec(), entries })
 }
 
 #[cfg(test)]

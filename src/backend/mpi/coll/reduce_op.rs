@@ -8,7 +8,7 @@
 
 use crate::abi::word::*;
 use crate::backend::mpi::library::functions::Handle;
-use crate::backend::mpi::library::mpi_library::Mpi;
+use crate::backend::mpi::library::mpi_library::{Mpi, checked};
 use crate::backend::mpi::message;
 use crate::error::Result;
 use crate::runtime::component::Reductions;
@@ -99,8 +99,7 @@ fn operation(mpi: &Mpi, commutes: bool) -> Result<Handle> {
     let mut all = OPERATIONS.write();
     let mut operation: Handle = 0;
     // SAFETY: MPI is initialized; the function is part of the library, which is never unloaded.
-    let code = unsafe { (mpi.call.MPI_Op_create)(fold, c_int::from(commutes), &raw mut operation) };
-    mpi.check("MPI_Op_create", code)?;
+    unsafe { checked!(mpi, MPI_Op_create(fold, c_int::from(commutes), &raw mut operation)) }?;
     if let Some(slot) = all.get_mut(slot) {
         *slot = Some(operation);
     }

@@ -29,6 +29,15 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+/// Calls a function of MPI, and converts its code into a `Result` whose error names the function.
+/// The call is unsafe: `unsafe { checked!(mpi, MPI_Comm_size(comm, &raw mut size)) }`.
+macro_rules! checked {
+    ($mpi:expr, $function:ident($($arg:expr),* $(,)?)) => {
+        $mpi.check(stringify!($function), ($mpi.call.$function)($($arg),*))
+    };
+}
+pub(in crate::backend::mpi) use checked;
+
 /// MPI library of this process. The fields that every message needs come first, in one cache line.
 #[repr(C, align(64))]
 pub struct Mpi {
@@ -166,9 +175,9 @@ impl Mpi {
     pub fn is_running(&self) -> Result<bool> {
         let (mut begun, mut over): (c_int, c_int) = (0, 0);
         // SAFETY: `begun` is a writable number; MPI allows the call at any time.
-        self.check("MPI_Initialized", unsafe { (self.call.MPI_Initialized)(&raw mut begun) })?;
+        unsafe { checked!(self, MPI_Initialized(&raw mut begun)) }?;
         // SAFETY: `over` is a writable number; MPI allows the call at any time.
-        self.check("MPI_Finalized", unsafe { (self.call.MPI_Finalized)(&raw mut over) })?;
+        unsafe { checked!(self, MPI_Finalized(&raw mut over)) }?;
         if over != 0 {
             self.state.store(OVER, Ordering::Release);
         }
@@ -195,8 +204,7 @@ impl Mpi {
             let (argc, argv, wanted) =
                 (ptr::null_mut(), ptr::null_mut(), self.abi.int(Int::ThreadMultiple));
             // SAFETY: MPI accepts NULL for both arguments of main.
-            let code = unsafe { (self.call.MPI_Init_thread)(argc, argv, wanted, &raw mut level) };
-            self.check("MPI_Init_thread", code)?;
+            unsafe { checked!(self, MPI_Init_thread(argc, argv, wanted, &raw mut level)) }?;
             self.is_ours.store(true, Ordering::Relaxed);
         }
         self.take_in()
@@ -215,7 +223,7 @@ impl Mpi {
     fn take_in(&'static self) -> Result<()> {
         let mut level = 0;
         // SAFETY: `level` is a writable number; MPI is initialized.
-        self.check("MPI_Query_thread", unsafe { (self.call.MPI_Query_thread)(&raw mut level) })?;
+        unsafe { checked!(self, MPI_Query_thread(&raw mut level)) }?;
         let state = match level {
             level if level == self.abi.int(Int::ThreadMultiple) => MULTIPLE,
             level if level == self.abi.int(Int::ThreadSerialized) => SERIALIZED,
@@ -232,13 +240,11 @@ impl Mpi {
         let mut key = 0;
         let own = ptr::from_ref(self).cast_mut().cast::<c_void>();
         // SAFETY: both functions have the required signatures; they and `self` are never freed.
-        let code = unsafe {
-            (self.call.MPI_Comm_create_keyval)(copy_nothing, note_end, &raw mut key, own)
-        };
-        self.check("MPI_Comm_create_keyval", code)?;
+        unsafe {
+            checked!(self, MPI_Comm_create_keyval(copy_nothing, note_end, &raw mut key, own))
+        }?;
         // SAFETY: the key was created above; MPI does not read the value.
-        let code = unsafe { (self.call.MPI_Comm_set_attr)(self.k.comm_self, key, own) };
-        self.check("MPI_Comm_set_attr", code)?;
+        unsafe { checked!(self, MPI_Comm_set_attr(self.k.comm_self, key, own)) }?;
         self.process.store(process::own_pid(), Ordering::Relaxed);
         self.level.store(state, Ordering::Relaxed);
         self.state.store(state, Ordering::Release);
@@ -266,18 +272,13 @@ impl Mpi {
     /// Sets the error handler of a communicator so that MPI functions return errors to the caller.
     pub fn make_quiet(&self, comm: Handle) -> Result<()> {
         // SAFETY: the communicator is alive, and the error handler is MPI's own.
-        let code = unsafe {
-            (self.call.MPI_Comm_set_errhandler)(comm, self.quiet.load(Ordering::Acquire))
-        };
-        self.check("MPI_Comm_set_errhandler", code)
+        unsafe { checked!(self, MPI_Comm_set_errhandler(comm, self.quiet.load(Ordering::Acquire))) }
     }
 
     /// Sets the error handler of a window so that MPI functions return errors to the caller.
     pub fn make_window_quiet(&self, win: Handle) -> Result<()> {
         // SAFETY: the window is alive, and the error handler is MPI's own.
-        let code =
-            unsafe { (self.call.MPI_Win_set_errhandler)(win, self.quiet.load(Ordering::Acquire)) };
-        self.check("MPI_Win_set_errhandler", code)
+        unsafe { checked!(self, MPI_Win_set_errhandler(win, self.quiet.load(Ordering::Acquire))) }
     }
 
     /// Returns an error in a forked process, which lacks MPI's connections and threads.
@@ -366,9 +367,7 @@ impl Mpi {
     fn is_main_thread(&self) -> Result<bool> {
         let mut is_main = 0;
         // SAFETY: `is_main` is writable; MPI is initialized, and allows the call in any thread.
-        self.check("MPI_Is_thread_main", unsafe {
-            (self.call.MPI_Is_thread_main)(&raw mut is_main)
-        })?;
+        unsafe { checked!(self, MPI_Is_thread_main(&raw mut is_main)) }?;
         Ok(is_main != 0)
     }
 
@@ -420,7 +419,7 @@ impl Mpi {
         }
         let outcome = self.enter().and_then(|_turn| {
             // SAFETY: MPI is running, was initialized here, and this thread may call it.
-            self.check("MPI_Finalize", unsafe { (self.call.MPI_Finalize)() })
+            unsafe { checked!(self, MPI_Finalize()) }
         });
         self.state.store(OVER, Ordering::Release);
         log::failure("MPI was initialised by the library and could not be finalised", outcome);

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::abi::word::*;
-use crate::runtime::component::TargetRange;
 use crate::sys::compute::elements;
 use crate::sys::memory::buf::Scratch;
 
@@ -24,11 +23,6 @@ fn card(element: &mut u64, work: WorkRequest) -> u64 {
     was
 }
 
-fn change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Change {
-    let to = TargetRange { target: 0, offset: 0, len: 8 };
-    Change { from: Region::EMPTY, result: Region::EMPTY, dtype, op, count: 1, to }
-}
-
 #[test]
 fn loops_end_with_what_the_library_computes() {
     let bits = f64::to_bits;
@@ -38,10 +32,10 @@ fn loops_end_with_what_the_library_computes() {
             let (Some(update), true) =
                 (elements::update(dtype, op), elements::dtype_size(dtype) == Some(8))
             else {
-                assert!(AtomicKind::of(&change(dtype, op)).is_err());
+                assert!(AtomicKind::of(dtype, op).is_err());
                 continue;
             };
-            let how = AtomicKind::of(&change(dtype, op)).expect("a way");
+            let how = AtomicKind::of(dtype, op).expect("a way");
             assert_eq!(
                 matches!(how, AtomicKind::Add | AtomicKind::Look),
                 op == DTL_OP_NO_OP || elements::is_counter(dtype, op)
@@ -76,7 +70,7 @@ fn loops_end_with_what_the_library_computes() {
 #[test]
 fn a_guess_that_is_right_needs_one_round() {
     let from = Scratch::of_words(&[5]).expect("memory");
-    let how = AtomicKind::of(&change(DTL_DTYPE_UINT64, DTL_OP_PROD)).expect("a way");
+    let how = AtomicKind::of(DTL_DTYPE_UINT64, DTL_OP_PROD).expect("a way");
     let (mut element, atomic, mut results) = (3, atomic(how, &from), Results::default());
     let work = atomic.first(0, (AT.addr, 3));
     let found = card(&mut element, work);

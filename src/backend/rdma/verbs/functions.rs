@@ -4,38 +4,39 @@
 
 use super::types::*;
 use crate::backend::symbol_table::function_table;
+use std::ffi::{c_char, c_int};
 
 function_table! {
     required {
-        ibv_get_device_list(IntOut) -> Devices;
-        ibv_free_device_list(Devices) -> Nothing;
-        ibv_get_device_name(DeviceIn) -> Text;
+        ibv_get_device_list(*mut c_int) -> *mut DeviceIn;
+        ibv_free_device_list(*mut DeviceIn) -> ();
+        ibv_get_device_name(DeviceIn) -> *const c_char;
         ibv_open_device(DeviceIn) -> ContextIn;
-        ibv_close_device(ContextIn) -> Int;
-        ibv_query_device(ContextIn, DeviceAttrOut) -> Int;
-        ibv_query_port(ContextIn, Byte, PortAttrOut) -> Int;
-        ibv_query_gid(ContextIn, Byte, Int, GidOut) -> Int;
+        ibv_close_device(ContextIn) -> c_int;
+        ibv_query_device(ContextIn, *mut DeviceAttr) -> c_int;
+        ibv_query_port(ContextIn, u8, *mut PortAttr) -> c_int;
+        ibv_query_gid(ContextIn, u8, c_int, *mut Gid) -> c_int;
         ibv_alloc_pd(ContextIn) -> PdIn;
-        ibv_dealloc_pd(PdIn) -> Int;
-        ibv_reg_mr(PdIn, At, Size, Int) -> MrIn;
-        ibv_dereg_mr(MrIn) -> Int;
+        ibv_dealloc_pd(PdIn) -> c_int;
+        ibv_reg_mr(PdIn, At, usize, c_int) -> *mut Mr;
+        ibv_dereg_mr(*mut Mr) -> c_int;
         ibv_create_comp_channel(ContextIn) -> ChannelIn;
-        ibv_destroy_comp_channel(ChannelIn) -> Int;
-        ibv_create_cq(ContextIn, Int, At, ChannelIn, Int) -> CqIn;
-        ibv_destroy_cq(CqIn) -> Int;
-        ibv_get_cq_event(ChannelIn, CqOut, AtOut) -> Int;
-        ibv_ack_cq_events(CqIn, Uint) -> Nothing;
-        ibv_create_qp(PdIn, QpInitAttrIn) -> QpIn;
-        ibv_modify_qp(QpIn, QpAttrIn, Int) -> Int;
-        ibv_destroy_qp(QpIn) -> Int;
-        ibv_get_async_event(ContextIn, EventOut) -> Int;
-        ibv_ack_async_event(EventOut) -> Nothing;
-        ibv_wc_status_str(Uint) -> Text;
+        ibv_destroy_comp_channel(ChannelIn) -> c_int;
+        ibv_create_cq(ContextIn, c_int, At, ChannelIn, c_int) -> CqIn;
+        ibv_destroy_cq(CqIn) -> c_int;
+        ibv_get_cq_event(ChannelIn, *mut CqIn, *mut At) -> c_int;
+        ibv_ack_cq_events(CqIn, u32) -> ();
+        ibv_create_qp(PdIn, *mut QpInitAttr) -> QpIn;
+        ibv_modify_qp(QpIn, *mut QpAttr, c_int) -> c_int;
+        ibv_destroy_qp(QpIn) -> c_int;
+        ibv_get_async_event(ContextIn, *mut AsyncEvent) -> c_int;
+        ibv_ack_async_event(*mut AsyncEvent) -> ();
+        ibv_wc_status_str(u32) -> *const c_char;
     }
     optional {
-        ibv_event_type_str(Uint) -> Text;
-        ibv_reg_dmabuf_mr(PdIn, Long, Size, Long, Int, Int) -> MrIn;
-        _ibv_query_gid_ex(ContextIn, Uint, Uint, GidEntryOut, Uint, Size) -> Int;
+        ibv_event_type_str(u32) -> *const c_char;
+        ibv_reg_dmabuf_mr(PdIn, u64, usize, u64, c_int, c_int) -> *mut Mr;
+        _ibv_query_gid_ex(ContextIn, u32, u32, *mut GidEntry, u32, usize) -> c_int;
     }
 }
 

@@ -14,58 +14,20 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// `int`
-pub type Int = c_int;
-/// `int *`
-pub type IntOut = *mut c_int;
-/// `void`
-pub type Nothing = ();
-/// `size_t`
-pub type Size = usize;
 /// `void *`
 pub type At = *mut c_void;
-/// `const char *`
-pub type Text = *const c_char;
-/// `uint8_t`
-pub type Byte = u8;
-/// `uint32_t`
-pub type Uint = u32;
-/// `uint64_t`
-pub type Long = u64;
 /// `struct ibv_device *`
 pub type DeviceIn = *mut c_void;
-/// `struct ibv_device **`
-pub type Devices = *mut *mut c_void;
 /// `struct ibv_context *`
 pub type ContextIn = *mut Context;
 /// `struct ibv_pd *`
 pub type PdIn = *mut c_void;
-/// `struct ibv_mr *`
-pub type MrIn = *mut Mr;
 /// `struct ibv_cq *`
 pub type CqIn = *mut c_void;
-/// `struct ibv_cq **`
-pub type CqOut = *mut CqIn;
-/// `void **`
-pub type AtOut = *mut At;
 /// `struct ibv_comp_channel *`
 pub type ChannelIn = *mut Channel;
 /// `struct ibv_qp *`
 pub type QpIn = *mut Qp;
-/// `struct ibv_device_attr *`
-pub type DeviceAttrOut = *mut DeviceAttr;
-/// `struct ibv_port_attr *`
-pub type PortAttrOut = *mut PortAttr;
-/// `union ibv_gid *`
-pub type GidOut = *mut Gid;
-/// `struct ibv_gid_entry *`
-pub type GidEntryOut = *mut GidEntry;
-/// `struct ibv_qp_init_attr *`
-pub type QpInitAttrIn = *mut QpInitAttr;
-/// `struct ibv_qp_attr *`
-pub type QpAttrIn = *mut QpAttr;
-/// `struct ibv_async_event *`
-pub type EventOut = *mut AsyncEvent;
 
 /// `union ibv_gid`: the bytes in network order. The C union has the alignment of a 64-bit word.
 #[repr(C, align(8))]

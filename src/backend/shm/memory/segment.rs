@@ -19,7 +19,7 @@ use crate::error::{Result, fail};
 use crate::sys::{
     memory::host_pages::page_size,
     os::{
-        process,
+        hwinfo,
         shm_segment::{SharedMapping, Span},
     },
     sync::AtomicUpdate,
@@ -213,13 +213,8 @@ impl Segment {
 
     /// Publishes the logical cores on which this rank may run.
     pub(crate) fn set_processors(&self, rank: usize) {
-        let mut bits = [0_u64; PROCESSOR_WORDS];
-        for processor in process::affinity() {
-            if let Some(word) = bits.get_mut(processor / 64 % PROCESSOR_WORDS) {
-                *word |= 1 << (processor % 64);
-            }
-        }
-        for (index, bits) in bits.into_iter().enumerate() {
+        let mask = hwinfo::affinity_mask::<PROCESSOR_WORDS>();
+        for (index, bits) in mask.into_iter().enumerate() {
             if let Some(word) = self.rank_word(rank, PROCESSORS + 8 * index) {
                 word.store(bits, Release);
             }

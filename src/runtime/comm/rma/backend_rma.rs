@@ -19,7 +19,6 @@ use crate::runtime::comm::rma_path::{
 };
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{self, OpId};
-use crate::runtime::types::reduction;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::lock::Mutex;
 use std::ops::Range;
@@ -116,24 +115,16 @@ impl RmaPath for BackendRma {
 
     #[inline]
     fn start(&self, at: TargetRange, op: &RmaOp, asked: TicketRequest) -> Result<RmaStart> {
-        match *op {
-            RmaOp::Put(from) => self.window.put(at, from, asked).map(|op| self.begun(op, asked)),
-            RmaOp::Get(into) => self.window.get(into, at, asked).map(|op| self.begun(op, asked)),
-            RmaOp::Accumulate { from, result, by }
-                if self.applies(by.dtype, by.update.size(), at) =>
-            {
-                let result = (!result.is_empty()).then_some(result);
-                let by = reduction(by.dtype, by.op)?;
-                self.window.accumulate(at, from, result, &by).map(|()| None)
-            }
-            RmaOp::CompareAndSwap(swap) if self.applies(swap.dtype, at.len, at) => {
-                self.window.compare_and_swap(at, swap).map(|()| None)
-            }
-            _ => {
-                self.has_messages.store(true, Ordering::Relaxed);
-                self.active.start(at, op, asked)
-            }
+        let is_native = match *op {
+            RmaOp::Put(_) | RmaOp::Get(_) => true,
+            RmaOp::Accumulate { by, .. } => self.applies(by.dtype, by.update.size(), at),
+            RmaOp::CompareAndSwap(swap) => self.applies(swap.dtype, at.len, at),
+        };
+        if is_native {
+            return self.window.start(at, op, asked).map(|op| self.begun(op, asked));
         }
+        self.has_messages.store(true, Ordering::Relaxed);
+        self.active.start(at, op, asked)
     }
 
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {

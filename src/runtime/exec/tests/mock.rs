@@ -67,11 +67,11 @@ impl Mock {
     pub(super) fn count(&self, call: &str) -> usize {
         self.calls.lock().iter().filter(|seen| **seen == call).count()
     }
-    fn optional<T>(&self, call: &'static str, value: T) -> Option<Result<T>> {
-        self.optional.then(|| {
+    fn optional<T>(&self, call: &'static str, value: T) -> Result<Option<T>> {
+        Ok(self.optional.then(|| {
             self.note(call);
-            Ok(value)
-        })
+            value
+        }))
     }
 }
 
@@ -105,16 +105,18 @@ impl Exec for Arc<Mock> {
         self.note("stream_synchronize");
         Ok(())
     }
-    fn stream_query(&self, _stream: Token) -> Option<Result<bool>> {
+    fn stream_query(&self, _stream: Token) -> Result<Option<bool>> {
         self.optional("stream_query", true)
     }
-    fn stream_wait_event(&self, _stream: Token, _event: Token) -> Option<Result<()>> {
+    fn stream_wait_event(&self, _stream: Token, _event: Token) -> Result<Option<()>> {
         self.optional("stream_wait_event", ())
     }
-    fn stream_host_callback(&self, _stream: Token, (task, user): TaskCall) -> Option<Result<()>> {
+    fn stream_host_callback(&self, _stream: Token, (task, user): TaskCall) -> Result<Option<()>> {
         let called = self.optional("stream_host_callback", ())?;
-        task.unwrap()(user.ptr());
-        Some(called)
+        if called.is_some() {
+            task.unwrap()(user.ptr());
+        }
+        Ok(called)
     }
     fn event_create(&self, _flags: u64) -> Result<Token> {
         self.note("event_create");
@@ -132,13 +134,13 @@ impl Exec for Arc<Mock> {
         self.note("event_query");
         Ok(!*self.stalled.lock())
     }
-    fn event_sync(&self, _event: Token) -> Option<Result<()>> {
+    fn event_sync(&self, _event: Token) -> Result<Option<()>> {
         self.optional("event_sync", ())
     }
-    fn event_elapsed(&self, _start: Token, _stop: Token) -> Option<Result<u64>> {
+    fn event_elapsed(&self, _start: Token, _stop: Token) -> Result<Option<u64>> {
         self.optional("event_elapsed", 5)
     }
-    fn launch(&self, _stream: Token, launch: &Launch<'_>) -> Option<Result<()>> {
+    fn launch(&self, _stream: Token, launch: &Launch<'_>) -> Result<Option<()>> {
         assert_eq!(launch.args.len(), launch.sizes.len());
         self.optional("launch", ())
     }
@@ -166,7 +168,7 @@ impl HostExec for Arc<Mock> {
     fn max_parallelism(&self) -> Result<u32> {
         Ok(3)
     }
-    fn suggested_parallelism(&self) -> Option<Result<u32>> {
-        None
+    fn suggested_parallelism(&self) -> Result<Option<u32>> {
+        Ok(None)
     }
 }

@@ -55,7 +55,7 @@ fn by_backend(
     if !ours(to) || !ours(from) {
         return None;
     }
-    let result = owner.transfer.as_ref()?.copy_async(token, to.place, from.place)?;
+    let result = owner.transfer.as_ref()?.copy_async(token, to.place, from.place).transpose()?;
     stream.note_work();
     Some(result)
 }
@@ -76,7 +76,7 @@ pub fn fill(inside: &Guard, stream: &Stream, dst: Region, value: u8) -> Result<(
     if let Some(transfer) =
         to.owner.filter(|owner| is_on(stream, owner)).and_then(|home| home.transfer.as_ref())
     {
-        if let Some(result) = transfer.fill_async(token, to.place, value) {
+        if let Some(result) = transfer.fill_async(token, to.place, value).transpose() {
             stream.note_work();
             return result;
         }
@@ -100,7 +100,7 @@ pub fn prefetch(inside: &Guard, stream: &Stream, region: Region, device: i32) ->
         return Ok(());
     };
     let Some(queued) =
-        owner.transfer.as_ref().and_then(|way| way.prefetch(token, at.place, device))
+        owner.transfer.as_ref().and_then(|way| way.prefetch(token, at.place, device).transpose())
     else {
         return Ok(());
     };

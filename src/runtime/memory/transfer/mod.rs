@@ -196,8 +196,8 @@ fn copy_rows(inside: &Guard, dst: &Located<'_>, src: &Located<'_>, rows: Rows) -
         _ => None,
     };
     if let Some(transfer) = owner.map(transfer).transpose()?.flatten() {
-        if let Some(answer) = transfer.copy_2d(dst.place, src.place, rows) {
-            return answer;
+        if transfer.copy_2d(dst.place, src.place, rows)?.is_some() {
+            return Ok(());
         }
     }
     (0..height).try_for_each(|row| {
@@ -229,8 +229,8 @@ pub fn fill(inside: &Guard, dst: Region, value: u8) -> Result<()> {
     }
     let dst = locate(inside, "destination", dst)?;
     if let Some(transfer) = dst.owner.map(transfer).transpose()?.flatten() {
-        if let Some(answer) = transfer.fill(dst.place, value) {
-            return answer;
+        if transfer.fill(dst.place, value)?.is_some() {
+            return Ok(());
         }
     }
     if dst.host_accessible()? {

@@ -9,11 +9,11 @@ fn what_is_kept_comes_back() {
     let packed = pack(&image);
     let back = unpack(&packed).unwrap();
     assert_eq!((back.code, back.entries), (image.code, image.entries));
-    assert!(
-        unpack(b"").is_none()
-            && unpack(b"kernel k x\n\n").is_none()
-            && unpack(b"kernel k 8\n").is_none()
-    );
+    for damaged in
+        [&b""[..], b"{\"k\":[8]}", b"{\"k\":[-8]}\n", b"{\"k\n", b"\n", b"kernel k 8\n\n"]
+    {
+        assert!(unpack(damaged).is_none(), "{damaged:?}");
+    }
 }
 
 #[test]

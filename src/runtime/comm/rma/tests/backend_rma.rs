@@ -18,7 +18,7 @@ use crate::runtime::component::{
     SharedOffer as Memory, Swap, Transport, WindowPart, poll_of,
 };
 use crate::runtime::registry::Backend;
-use crate::runtime::types::Reduction;
+use crate::runtime::types::reduction;
 use std::collections::VecDeque;
 use std::task::Poll;
 
@@ -56,11 +56,21 @@ impl component::Window for Mock {
     fn memory(&self) -> Region {
         self.memory
     }
-    fn put(&self, to: TargetRange, from: Region, _asked: bool) -> Result<Option<OpId>> {
-        self.copy("put", (self.memory.part(to.offset, to.len), from))
-    }
-    fn get(&self, into: Region, from: TargetRange, _asked: bool) -> Result<Option<OpId>> {
-        self.copy("get", (into, self.memory.part(from.offset, from.len)))
+    fn start(&self, at: TargetRange, op: &RmaOp, _asked: bool) -> Result<Option<OpId>> {
+        let target = self.memory.part(at.offset, at.len);
+        match *op {
+            RmaOp::Put(from) => return self.copy("put", (target, from)),
+            RmaOp::Get(into) => return self.copy("get", (into, target)),
+            RmaOp::Accumulate { from, result, by } => {
+                if !result.is_empty() {
+                    result.copy_from(target);
+                }
+                reduction(by.dtype, by.op)?.apply(target, from);
+                self.log("accumulate")?;
+            }
+            RmaOp::CompareAndSwap(_) => self.log("swap")?,
+        }
+        Ok(None)
     }
     fn test(&self, _op: OpId) -> Result<bool> {
         let mut log = self.log.lock();
@@ -74,21 +84,6 @@ impl component::Window for Mock {
     }
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
         dtype == DTL_DTYPE_INT64
-    }
-    fn accumulate(
-        &self,
-        to: TargetRange,
-        from: Region,
-        result: Option<Region>,
-        by: &Reduction,
-    ) -> Result<()> {
-        let target = self.memory.part(to.offset, to.len);
-        result.into_iter().for_each(|result| result.copy_from(target));
-        by.apply(target, from);
-        self.log("accumulate")
-    }
-    fn compare_and_swap(&self, _to: TargetRange, _swap: Swap) -> Result<()> {
-        self.log("swap")
     }
     fn close(&self, together: bool) {
         drop(self.log(if together { "end" } else { "drop" }));
