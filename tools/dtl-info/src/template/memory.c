@@ -28,8 +28,8 @@ dtl_memory_vtable_t @ID@_memory_table(void)
     /* Optional. A slot that stays NULL:
      *
      *   dtl_status_t kind_info(void *self, dtl_enum_word_t kind, dtl_mem_kind_info_t *out_info)
-     *       Describes a kind: `properties` (DTL_MEMORY_HOST_ACCESSIBLE …), `alignment` that every allocation
-     *       has, `name`. DTL_ERROR_NOT_SUPPORTED for kinds that you do not have.
+     *       Describes a kind: `properties` (DTL_MEMORY_HOST_ACCESSIBLE and the like), `alignment` that every
+     *       allocation has, `name`. DTL_ERROR_NOT_SUPPORTED for kinds that you do not have.
      *       NULL: DTL_MEMORY_HOST is host memory, DTL_MEMORY_DEVICE only this backend can touch.
      *   dtl_status_t memory_info(void *self, uint64_t *out_free, uint64_t *out_total)
      *       Bytes; 0 = unknown.                                             NULL: DTL_ERROR_NOT_SUPPORTED.
