@@ -82,7 +82,7 @@ pub struct dtl_message_t {
     pub id: u64,
 }
 
-/// Pool of a backend's memory, kept for later allocations (Equivalent: cudaMemPool_t).
+/// Memory pool: caches freed memory of a backend for later allocations. Equivalent: cudaMemPool_t.
 /// dtl: ends(dtl_pool_destroy) section(ffi/memory/pool)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub struct dtl_win_t {
     pub id: u64,
 }
 
-/// Compiled source, from which kernels are obtained by name (Equivalent: CUmodule).
+/// Compiled source, from which kernels are obtained by name. Equivalent: CUmodule.
 /// dtl: ends(dtl_module_destroy) section(ffi/exec/module)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

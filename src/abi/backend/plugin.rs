@@ -280,7 +280,7 @@ pub struct dtl_plugin_info_t {
     /// "DTL_PLUGIN_PATH" or "installed".
     /// dtl: lives(forever)
     pub origin: *const c_char,
-    /// Name of the plugin; empty if the attempt ended earlier, as the next three fields.
+    /// Name of the plugin; empty if the attempt ended earlier, like the next three fields.
     /// dtl: lives(forever)
     pub name: *const c_char,
     /// Version of the plugin.

@@ -117,8 +117,8 @@ pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t
 
 /// Finds a backend by name.
 ///
-/// If the name is unknown, and for "auto", plugins are searched for first (DTL_PLUGIN_PATH,
-/// installed folder); once.
+/// For "auto" and for unknown names, plugins are searched for first, once (DTL_PLUGIN_PATH,
+/// installed folder).
 ///
 /// @param name  A name ("host", "null" and so on; "cpu" and "CPU" mean "host", "GPU" means "cuda").
 ///              "auto" is the available backend with devices and memory that has the highest
@@ -126,8 +126,8 @@ pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t
 ///              otherwise "auto", decided at the first use. Only "auto" chooses: another name never
 ///              falls back to a different backend.
 /// @param out   Its handle. There is nothing to free.
-/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the known names, and the
-///         plugins that could not be loaded with the reasons.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the known names and, with
+///         reasons, the plugins that could not be loaded.
 ///         DTL_ERROR_UNAVAILABLE: `name` is NULL or "auto", and the backend that it resolves to
 ///         cannot run here.
 /// dtl:name opt
@@ -249,9 +249,9 @@ pub unsafe extern "C" fn dtl_backend_is_available(
 ///
 /// @param feature  Components of its own: "device", "memory", "transfer", "exec", "modules"
 ///                 (kernels from source), "comm". With the help of the library: "streams", "async"
-///                 (copies and launches for which the caller does not wait), "shared_memory"
-///                 (shared by the threads of a block). Any other name is passed to the backend; the
-///                 result for an unknown one is 0.
+///                 (asynchronous copies and launches), "shared_memory" (shared by the threads of a
+///                 block). Any other name is passed to the backend; the result for an unknown one
+///                 is 0.
 /// @param out_yes  1 or 0.
 /// dtl:out_yes bool
 #[unsafe(no_mangle)]

@@ -266,8 +266,8 @@ unsafe fn given<'a>(
 /// No copy or kernel may still use it. Another thread may be in a call with this array. Destroying
 /// DTL_ARRAY_NULL succeeds.
 ///
-/// @return A failure of the free of the backend. The array is destroyed anyway, and its memory
-///         becomes an allocation (dtl_mem_free).
+/// @return The status of the backend's `free` if it fails. The array is destroyed anyway; free its
+///         memory with dtl_mem_free.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t {
