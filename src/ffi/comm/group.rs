@@ -18,9 +18,9 @@ use std::ffi::{c_char, c_void};
 /// of `comm`, has its time limit, and stays valid when `comm` is destroyed.
 ///
 /// It uses about 9 KiB per rank and, on kinds "shm" and "threads", shared memory for small
-/// collectives (see docs/explanation/memory.md). A communicator without all ranks in the order of
-/// the opened one uses another 4 bytes per rank of both. The time for the call does not depend on
-/// the number of communicators.
+/// collectives (see docs/explanation/memory.md). A communicator that has not all ranks of the
+/// opened one, in the same order, uses another 4 bytes for each of its ranks and each rank of the
+/// opened one. The time for the call does not depend on the number of communicators.
 ///
 /// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
 ///             attributes are those that the copy functions of their keys copy.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn dtl_comm_split(
 }
 
 /// Creates one communicator per node, with the ranks that run under one kernel (kind "hier": that
-/// it counts as one node). Collective over `comm`. For the rules see dtl_comm_dup; attributes are
+/// it treats as one node). Collective over `comm`. For the rules see dtl_comm_dup; attributes are
 /// not copied.
 ///
 /// @param key  the new ranks are ordered by key, then by rank in `comm`.
@@ -132,10 +132,11 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 
 /// Creates a working communicator of the ranks that survived a failure, in their order. Every
 /// survivor calls it. The call first ends all waiting operations on `comm`, on every rank, with
-/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on the remaining ranks. Excluded are ranks that
-/// die meanwhile and ranks that destroy `comm` instead, if that is detected (after a failure:
-/// always; without one: docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT.
-/// Without a failure, all other ranks are survivors. Afterwards `comm` cannot be used: destroy it.
+/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on the remaining ranks. Ranks that die
+/// meanwhile are excluded. So are ranks that destroy `comm` instead, if that is detected (after a
+/// failure: always; without one: docs/explanation/promises.md); else the call ends with
+/// DTL_ERROR_TIMEOUT. Without a failure, all other ranks are survivors. Afterwards `comm` cannot be
+/// used: destroy it.
 ///
 /// The call is collective. Only one thread of a process may be in it for one communicator. Waiting
 /// calls of other threads on `comm` end.
@@ -166,12 +167,11 @@ pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t)
 }
 
 /// Exits this process at once with an exit code, after a message in the log. No atexit functions or
-/// destructors run. The launcher ends the other ranks (dtlrun and mpirun do). Returns only if it
-/// fails.
+/// destructors run. The launcher terminates the other ranks (dtlrun and mpirun do). Returns only if
+/// it fails.
 ///
 /// @param code  exit code, 1 ... 255.
-/// @return DTL_ERROR_INVALID_ARGUMENT: `code` is out of range. There is no other return than a
-///         failure. Equivalent: MPI_Abort.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `code` is out of range. Equivalent: MPI_Abort.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
     Entry("dtl_comm_abort").call(|inside| {
@@ -182,9 +182,9 @@ pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
     })
 }
 
-/// Reports where the ranks are: the operation that each rank is in, if it replies within half a
-/// second (a rank replies while it waits in a call of this library), and the last operations of
-/// each rank. Any rank may call it at any time, also from another thread while the first one waits.
+/// Reports the operation that each rank is in, if the rank replies within half a second (a rank
+/// replies while it waits in a call of this library), and the last operations of each rank. Any
+/// rank may call it at any time, even in one thread while another waits.
 ///
 /// @param buf      `cap` bytes for the text and its NUL. NULL with cap 0: only the length is
 ///                 returned (the next text may differ: pass a few KiB).

@@ -27,7 +27,7 @@ use crate::sys::memory::buf::Addr;
 /// DTL_ERROR_INVALID_STATE, and dtl_comm_destroy succeeds. (Without this function, dtl_comm_open
 /// with kind "mpi" initialises MPI with MPI_THREAD_MULTIPLE if the program has not. The last
 /// dtl_finalize then finalises it, and MPI cannot be initialised again in this process. Open MPI's
-/// launcher treats a rank that exits without it as failed.)
+/// launcher treats a rank that exits without MPI_Finalize as failed.)
 ///
 /// @param comm  result of MPI_Comm_c2f or MPI_Comm_toint (in Fortran the communicator itself, an
 ///              MPI_Fint).

@@ -126,13 +126,13 @@ pub unsafe extern "C" fn dtl_comm_ssend(
     unsafe { send_general(comm, buf, count, dtype, dest, tag, SendMode::Synchronous) }
 }
 
-/// Receives a message: the oldest of `source` (or any rank) with `tag` (or any tag). Blocks until
-/// it is in `buf`.
+/// Receives the oldest message from `source` (or any rank) with `tag` (or any tag). Blocks until it
+/// is in `buf`.
 ///
 /// @param buf       room for `count` elements; the message may be shorter.
 /// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+/// @param out_info  source, tag and size of the message, written even if it was truncated; may be
 ///                  NULL.
 /// @return DTL_ERROR_TRUNCATED: the message is longer; `buf` is full. With MPI's own messages (see
 ///         dtl_comm_desc_t) the MPI determines the content of `buf` and the size in `out_info`, and
@@ -294,15 +294,15 @@ pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
     })
 }
 
-/// Blocks until there is a message that a receive with these arguments would take. It is not
-/// received.
+/// Blocks until there is a message that a receive with these arguments would take. The message is
+/// not received.
 ///
 /// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_info  source, tag and size of the message; may be NULL.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv.
-/// Threads: another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
+/// Threads: any, but another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
 /// MPI_Probe.
 /// dtl:source rank(any)
 /// dtl:out_info opt
@@ -362,8 +362,8 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
 ///                  cancelled: the sender waits.
 /// @param out_info  source, tag and size of the message; may be NULL.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
-///         are not received. Equivalent: MPI_Mprobe.
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
+///         messages have not been received. Equivalent: MPI_Mprobe.
 /// dtl:source rank(any)
 /// dtl:out owned(dtl_comm_mrecv|dtl_comm_imrecv)
 /// dtl:out_info opt
@@ -400,8 +400,8 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
 ///                   dtl_comm_mprobe.
 /// @param out_info   source, tag and size of the message, written if there is one; may be NULL.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
-///         are not received. Equivalent: MPI_Improbe.
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
+///         messages have not been received. Equivalent: MPI_Improbe.
 /// dtl:source rank(any)
 /// dtl:out_found bool
 /// dtl:out owned(dtl_comm_mrecv|dtl_comm_imrecv)
@@ -429,11 +429,11 @@ pub unsafe extern "C" fn dtl_comm_improbe(
     })
 }
 
-/// Receives a probed message. Its handle is stale afterwards, also if the receive fails. Only if
-/// `buf`, `count` or `dtype` is invalid, the message can still be received.
+/// Receives a message from dtl_comm_mprobe. Its handle is stale afterwards, even if the receive
+/// fails. Exception: if `buf`, `count` or `dtype` is invalid, the message can still be received.
 ///
 /// @param buf       room for `count` elements; the message may be shorter.
-/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+/// @param out_info  source, tag and size of the message, written even if it was truncated; may be
 ///                  NULL.
 /// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_CANCELED: the
 ///         sender cancelled the message (see dtl_comm_mprobe), and nothing was written; or the
@@ -465,8 +465,8 @@ pub unsafe extern "C" fn dtl_comm_mrecv(
     )
 }
 
-/// Starts to receive a probed message. Does not block. The message handle is stale afterwards, as
-/// for dtl_comm_mrecv; `buf` must not be accessed until the request is complete.
+/// Starts to receive a message from dtl_comm_mprobe. Does not block. The message handle is stale
+/// afterwards, as for dtl_comm_mrecv; `buf` must not be accessed until the request is complete.
 ///
 /// @param buf  room for `count` elements; the message may be shorter.
 /// @param out  the request; complete it with dtl_request_wait or dtl_request_test.

@@ -142,7 +142,7 @@ unsafe extern "C" fn begin_general(
 /// @param out   the request; complete it with dtl_request_wait or dtl_request_test.
 /// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
-///         failures, see there. Equivalent: MPI_Issend.
+///         failures, as that of dtl_comm_isend does. Equivalent: MPI_Issend.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:dest rank(null)
 /// dtl:out owned(dtl_request_wait|dtl_request_test|dtl_request_destroy)
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn dtl_comm_issend(
 /// @param out   the request. The caller owns it; destroy it with dtl_request_destroy.
 /// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
-///         failures, see there. Equivalent: MPI_Send_init.
+///         failures, as that of dtl_comm_isend does. Equivalent: MPI_Send_init.
 /// dtl:buf len(count*dtype) opt(count==0) until(destroy)
 /// dtl:dest rank(null)
 /// dtl:out owned(dtl_request_destroy)
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn dtl_comm_send_init(
 /// @param out     the request. The caller owns it; destroy it with dtl_request_destroy.
 /// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_irecv. The request returns later
-///         failures, see there. Equivalent: MPI_Recv_init.
+///         failures, as that of dtl_comm_irecv does. Equivalent: MPI_Recv_init.
 /// dtl:buf out len(count*dtype) opt(count==0) until(destroy)
 /// dtl:source rank(any)
 /// dtl:out owned(dtl_request_destroy)

@@ -16,7 +16,7 @@ use crate::runtime::component::{Completion, recv_info};
 ///
 /// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's time
 ///                    limit does not apply.
-/// @param out_info    result of a receive, also of a failed one; may be NULL.
+/// @param out_info    result of a receive, even a failed one; may be NULL.
 /// @return DTL_ERROR_TRUNCATED: the received message is longer than the buffer.
 ///         DTL_ERROR_RANK_FAILURE: a rank of the operation died or left. DTL_ERROR_CANCELED: the
 ///         operation was cancelled by dtl_request_cancel, or its communicator was destroyed.
@@ -24,7 +24,8 @@ use crate::runtime::component::{Completion, recv_info};
 ///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
 ///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
 ///         this request. Otherwise a status of the call that started the operation.
-/// Threads: any; if two threads wait for one request, one gets the result. Equivalent: MPI_Wait.
+/// Threads: any; if two threads wait for one request, one gets the result, the other
+/// DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
 /// dtl:out_info opt
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
@@ -117,8 +118,8 @@ pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
 /// persistent.
 ///
 /// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. List
-///                    each handle once: if one is listed twice, the second is stale when its turn
-///                    comes. If one is stale at the beginning, the call does not wait.
+///                    each handle once: the second of two equal entries counts as stale. If a
+///                    handle is stale at the start, the call does not wait.
 /// @param timeout_ns  time limit for all of them in nanoseconds, or DTL_TIMEOUT_INFINITE. The
 ///                    communicators' time limits do not apply. If it passes, incomplete requests
 ///                    stay in the array.
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn dtl_request_test_all(
 /// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. The
 ///                    complete one becomes null, unless it is persistent.
 /// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
-/// @param out_index   index of the complete request; DTL_NO_INDEX if none is active. Written also
+/// @param out_index   index of the complete request; DTL_NO_INDEX if none is active. Written even
 ///                    if that request failed.
 /// @param out_info    result of a receive; may be NULL.
 /// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or

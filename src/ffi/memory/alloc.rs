@@ -168,11 +168,11 @@ pub unsafe extern "C" fn dtl_mem_stats(
 /// Returns cached free memory of a backend to the system.
 ///
 /// For backend "cuda" this is the memory of the pools of its devices. For "host" it is up to
-/// DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the peak use), and the slabs from which
-/// threads allocate. Slabs of the calling thread and of threads that have ended are returned
-/// immediately, those of other threads within their next 256 frees. For "host" the free memory of
-/// malloc is returned too: that of the program, and that of internal tables of the library
-/// (communicators, queues). Other backends cache nothing.
+/// DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the peak use if that is more), and the
+/// slabs from which threads allocate. Slabs of the calling thread and of threads that have ended
+/// are returned immediately, those of other threads within their next 256 frees. For "host" the
+/// free memory of malloc is returned too: that of the program, and that of internal tables of the
+/// library (communicators, queues). Other backends cache nothing.
 ///
 /// Equivalent: malloc_trim.
 /// dtl:call blocks

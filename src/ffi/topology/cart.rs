@@ -117,7 +117,7 @@ pub unsafe extern "C" fn dtl_cart_coords(
 
 /// Returns the source and destination of a shift along a dimension, for dtl_comm_sendrecv. Every
 /// rank sends to the rank that is `displacement` steps further and receives from the rank as many
-/// steps before. Beyond an open border the result is DTL_PROC_NULL. A local call.
+/// steps back. Beyond an open border the result is DTL_PROC_NULL. A local call.
 ///
 /// @param dims          `ndim` sizes, as for dtl_cart_rank.
 /// @param periods       `ndim` flags, as for dtl_cart_rank; NULL: no dimension is periodic.

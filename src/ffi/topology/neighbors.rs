@@ -9,7 +9,7 @@ use crate::ffi::guard::Entry;
 use crate::runtime::{comm, topology};
 
 /// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, limits of the control
-/// groups (a container, a batch system), and name. Each call reads system files, which takes some
+/// groups (a container, a batch system), and name. Each call reads system files, which takes about
 /// 100 us.
 ///
 /// @param out_topology  start from DTL_TOPOLOGY_INIT. A value that the system does not report is 0;
