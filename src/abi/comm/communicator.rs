@@ -62,7 +62,7 @@ pub struct dtl_recv_info_t {
 pub struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     pub struct_size: u32,
-    /// Rank of this process, 0 ... size-1. Read only if size is not 0.
+    /// Rank of this process, 0 to size-1. Read only if size is not 0.
     /// dtl: rank
     pub rank: i32,
     /// Number of ranks. 0: rank and size come from the launcher's environment.
@@ -176,11 +176,11 @@ pub struct dtl_comm_info_t {
 /// Runs in the thread that calls dtl_comm_dup. It may call the library, but must not destroy
 /// `comm`. No lock is held. It may block, but then the other ranks wait in dtl_comm_dup.
 ///
-/// @param comm       communicator that is duplicated.
-/// @param key        key of the attribute.
-/// @param user       pointer that was passed to dtl_comm_key_create.
-/// @param value      attribute of `comm`.
-/// @param out_value  attribute of the duplicate.
+/// @param comm       Communicator that is duplicated.
+/// @param key        Key of the attribute.
+/// @param user       Pointer that was passed to dtl_comm_key_create.
+/// @param value      Attribute of `comm`.
+/// @param out_value  Attribute of the duplicate.
 /// @param out_copy   1: the duplicate gets the attribute. 0: it does not.
 /// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
 /// dtl:user opaque
@@ -206,10 +206,10 @@ pub type dtl_attribute_copy_fn_t = Option<
 /// lock is held. It may block and call the library; within dtl_finalize, calls return
 /// DTL_ERROR_INVALID_STATE.
 ///
-/// @param comm   communicator that had the attribute.
-/// @param key    key of the attribute.
-/// @param user   pointer that was passed to dtl_comm_key_create.
-/// @param value  the attribute.
+/// @param comm   Communicator that had the attribute.
+/// @param key    Key of the attribute.
+/// @param user   Pointer that was passed to dtl_comm_key_create.
+/// @param value  The attribute.
 /// dtl:user opaque
 /// dtl:value opaque
 pub type dtl_attribute_delete_fn_t =

@@ -111,7 +111,7 @@ pub unsafe extern "C" fn dtl_comm_bcast(
 ///
 /// @param sbuf  `count` elements; DTL_IN_PLACE at the root.
 /// @param rbuf  `count` elements at the root; not accessed elsewhere, where it may be NULL.
-/// @param op    an operation for `dtype`, see the table at dtl_reduce_op_t. Operands are combined
+/// @param op    An operation for `dtype`, see the table at dtl_reduce_op_t. Operands are combined
 ///              in the order of ranks unless the operation commutes.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` does not support
 ///         `dtype`. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY,
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
 /// @param sbuf   size x `count` elements. DTL_IN_PLACE: they are at `rbuf`, and the first `count`
 ///               elements there are then the result.
 /// @param rbuf   `count` elements (in place size x `count`).
-/// @param count  elements of one block.
+/// @param count  Elements of one block.
 /// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. Equivalent: MPI_Reduce_scatter_block.
@@ -199,9 +199,9 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
 /// Reduces the elements of every rank. Rank r gets the r-th block of the result, with rcounts[r]
 /// elements.
 ///
-/// @param sbuf     as many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`, and
+/// @param sbuf     As many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`, and
 ///                 the first rcounts[rank] elements there are then the result.
-/// @param rcounts  size counts, the same on all ranks.
+/// @param rcounts  One count per rank, the same on all ranks.
 /// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
@@ -275,8 +275,8 @@ pub unsafe extern "C" fn dtl_comm_exscan(
 
 /// Collects one block of every rank at the root, in the order of ranks.
 ///
-/// @param sbuf            count_per_rank elements; DTL_IN_PLACE at the root.
-/// @param count_per_rank  elements of one block.
+/// @param sbuf            `count_per_rank` elements; DTL_IN_PLACE at the root.
+/// @param count_per_rank  Elements of one block.
 /// @param rbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -302,8 +302,8 @@ pub unsafe extern "C" fn dtl_comm_gather(
 /// Collects one block of every rank at the root. Sizes and positions of the blocks vary.
 ///
 /// @param sbuf     `scount` elements; DTL_IN_PLACE at the root.
-/// @param rcounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param rcounts  Elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
 ///         dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
@@ -334,8 +334,8 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
 /// Distributes the blocks of the root, one to each rank in the order of ranks.
 ///
 /// @param sbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
-/// @param count_per_rank  elements of one block.
-/// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in
+/// @param count_per_rank  Elements of one block.
+/// @param rbuf            `count_per_rank` elements; DTL_IN_PLACE at the root: its block stays in
 ///                        `sbuf`.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -360,8 +360,8 @@ pub unsafe extern "C" fn dtl_comm_scatter(
 
 /// Distributes the blocks of the root, one to each rank. Sizes and positions of the blocks vary.
 ///
-/// @param scounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
-/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param scounts  Elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param sdispls  Position of each block in `sbuf`, in elements; NULL: one after the other.
 /// @param rbuf     `rcount` elements; DTL_IN_PLACE at the root.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -391,7 +391,7 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
 
 /// Collects one block of every rank at every rank, in the order of ranks.
 ///
-/// @param sbuf  count_per_rank elements, or DTL_IN_PLACE.
+/// @param sbuf  `count_per_rank` elements, or DTL_IN_PLACE.
 /// @param rbuf  size x count_per_rank elements.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. Equivalent: MPI_Allgather.
@@ -414,8 +414,8 @@ pub unsafe extern "C" fn dtl_comm_allgather(
 /// Collects one block of every rank at every rank. Sizes and positions of the blocks vary.
 ///
 /// @param sbuf     `scount` elements, or DTL_IN_PLACE.
-/// @param rcounts  elements of each rank's block, the same on all ranks.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param rcounts  Elements of each rank's block, the same on all ranks.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
 ///         `rbuf` overlap. Equivalent: MPI_Allgatherv.
@@ -467,10 +467,10 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
 ///
 /// @param sbuf     DTL_IN_PLACE: the blocks to send are at `rbuf` (`scounts` and `sdispls` are not
 ///                 read).
-/// @param scounts  elements of the block to each rank.
-/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
-/// @param rcounts  elements of the block from each rank.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param scounts  Elements of the block to each rank.
+/// @param sdispls  Position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param rcounts  Elements of the block from each rank.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
 ///         `rbuf` overlap. Equivalent: MPI_Alltoallv.
@@ -503,13 +503,13 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
 /// rank of the communicator calls it. The lists must match: `dests` has a rank as often as the
 /// `sources` of that rank has this one.
 ///
-/// @param dests    ranks to send to; DTL_PROC_NULL is skipped.
-/// @param scounts  elements of each of the `dest_count` blocks.
-/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
-/// @param sources  ranks to receive from. Several blocks from one rank are received in the order in
+/// @param dests    Ranks to send to; DTL_PROC_NULL is skipped.
+/// @param scounts  Elements of each of the `dest_count` blocks.
+/// @param sdispls  Position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param sources  Ranks to receive from. Several blocks from one rank are received in the order in
 ///                 which it sends them.
-/// @param rcounts  elements of each of the `source_count` blocks.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param rcounts  Elements of each of the `source_count` blocks.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_INVALID_RANK: an element of `dests` or `sources` is not a rank.
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of

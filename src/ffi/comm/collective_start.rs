@@ -44,7 +44,7 @@ unsafe fn start(
 /// them. The communicator's time limit does not end them; the death of a rank does. The call
 /// returns errors in this rank's arguments, the request those of other ranks.
 ///
-/// @param out  the request; complete it with dtl_request_wait or dtl_request_test. It cannot be
+/// @param out  The request; complete it with dtl_request_wait or dtl_request_test. It cannot be
 ///             cancelled.
 /// @return DTL_ERROR_LIMIT: too many requests in flight. DTL_ERROR_RANK_FAILURE: a rank died, left
 ///         or is absent. DTL_ERROR_BUSY: another thread is in a collective on `comm`.

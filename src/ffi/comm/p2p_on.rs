@@ -17,12 +17,12 @@ use std::ffi::c_void;
 /// complete, so sends that were started later may overtake it.
 ///
 /// @param buf    `count` elements, unchanged from the event's record until the request is complete.
-/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag    0 ... DTL_TAG_MAX.
-/// @param event  the latest record counts. An event that was never recorded is complete, so the
+/// @param dest   A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag    0 to DTL_TAG_MAX.
+/// @param event  The latest record counts. An event that was never recorded is complete, so the
 ///               send begins. Destroying the event has no effect. Record it again only after the
 ///               request is complete.
-/// @param out    the request; complete it with dtl_request_wait or dtl_request_test. A failure of
+/// @param out    The request; complete it with dtl_request_wait or dtl_request_test. A failure of
 ///               the work before the record is a failure of the request; nothing is sent, and the
 ///               receiver continues to wait. dtl_request_cancel and dtl_request_destroy cancel the
 ///               send at any time before it begins.

@@ -44,7 +44,7 @@ pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
     )
 }
 
-/// Completes and closes the file of dtl_trace_start or DTL_TRACE.
+/// Completes and closes the trace file of this process.
 ///
 /// Calls in progress in other threads end in the file here, marked "unfinished". dtl_finalize does
 /// the same.

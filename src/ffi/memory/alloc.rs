@@ -88,7 +88,7 @@ pub unsafe extern "C" fn dtl_mem_alloc(
 /// them frees it or ends. The call may wait for all work of the device (CUDA, kinds other than
 /// DEVICE).
 ///
-/// @param ptr  First byte of the allocation. NULL is success.
+/// @param ptr  First byte of the allocation. NULL has no effect.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation of this backend (freed twice,
 ///         not its first byte, of another backend). Nothing is freed.
 /// Threads: any. Equivalent: cudaFree.

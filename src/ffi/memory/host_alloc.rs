@@ -58,7 +58,7 @@ fn check_size(size_bytes: u64) -> crate::error::Result<()> {
 /// Reverts dtl_mem_register_host. No copy or kernel may still use the memory. dtl_finalize
 /// unregisters memory that is still registered, so that memory must still exist then.
 ///
-/// @param ptr  First byte that was passed to dtl_mem_register_host. NULL is success.
+/// @param ptr  First byte that was passed to dtl_mem_register_host. NULL has no effect.
 /// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory registered with this backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
 /// dtl:ptr address opt
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn dtl_mem_adopt(
 /// memory is adopted, dtl_backend_unregister returns DTL_ERROR_BUSY.
 ///
 /// @param backend  The backend that was passed to dtl_mem_adopt.
-/// @param ptr      First byte that was passed to dtl_mem_adopt. NULL is success.
+/// @param ptr      First byte that was passed to dtl_mem_adopt. NULL has no effect.
 /// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
 /// dtl:ptr address opt

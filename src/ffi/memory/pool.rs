@@ -110,7 +110,7 @@ pub unsafe extern "C" fn dtl_pool_alloc(
 
 /// Frees a block of a pool, in any thread. No copy or kernel may still use it.
 ///
-/// @param ptr  First byte of the block. NULL is success.
+/// @param ptr  First byte of the block. NULL has no effect.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live block of this pool (freed twice, not its
 ///         first byte, of another pool or dtl_mem_alloc). Nothing is freed.
 /// dtl:ptr address opt

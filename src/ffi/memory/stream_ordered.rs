@@ -62,7 +62,7 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
 /// Otherwise the call waits for the stream.
 ///
 /// @param stream  The stream. It may belong to another backend than the memory.
-/// @param ptr     First byte from dtl_mem_alloc_async or dtl_mem_alloc. NULL is success.
+/// @param ptr     First byte from dtl_mem_alloc_async or dtl_mem_alloc. NULL has no effect.
 /// @return If the call waits, a failure of the work of the stream; the memory is freed anyway. If
 ///         the free fails later, the stream reports it, and the memory is an allocation again.
 ///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation, not its first byte, or

@@ -33,8 +33,8 @@ fn flush(entry: Entry, win: dtl_win_t, target: Option<i32>, reach: FlushScope) -
 /// other ranks shortly before the limit and report it.
 ///
 /// Ranks that are threads of one process access each other's memory directly. So do ranks of one
-/// node (kind "shm") for memory of dtl_win_allocate. Between processes of one node (kinds "shm" and
-/// "hier") the kernel copies puts and gets of other memory if the system permits it; if not,
+/// node (kind "shm") for memory from dtl_win_allocate. Between processes of one node (kinds "shm"
+/// and "hier") the kernel copies puts and gets of other memory if the system permits it; if not,
 /// dtl_explain gives the reason. dtl_win_info reports which path is used.
 ///
 /// Otherwise, and for locks and accumulate operations on memory that the kernel copies, the target
@@ -44,14 +44,14 @@ fn flush(entry: Entry, win: dtl_win_t, target: Option<i32>, reach: FlushScope) -
 /// the program. Then a rank serves only within calls of this library, and dtl_win_info reports
 /// that.
 ///
-/// @param comm        communicator of any kind.
+/// @param comm        Communicator of any kind.
 /// @param base        `size_bytes` bytes of host memory, which the caller owns and keeps until
 ///                    dtl_win_destroy. NULL only for 0 bytes. No other rank may pass the same bytes
 ///                    (for example of a block that several ranks have imported).
-/// @param size_bytes  size of this rank's part in bytes; may differ between ranks.
-/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1; for
+/// @param size_bytes  Size of this rank's part in bytes; may differ between ranks.
+/// @param disp_unit   Bytes of one step of a displacement in this rank's part, at least 1; for
 ///                    example the size of an element.
-/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @param out         The window. The caller owns it; destroy it with dtl_win_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot access.
 ///         DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
 ///         DTL_ERROR_NULL_POINTER: `base` is NULL for more than 0 bytes, or `out` is NULL.
@@ -89,11 +89,11 @@ pub unsafe extern "C" fn dtl_win_create(
 /// other ranks access this memory directly, in nanoseconds. The rules for windows are those of
 /// dtl_win_create.
 ///
-/// @param comm        communicator of any kind.
-/// @param size_bytes  size of this rank's part in bytes; may differ between ranks.
-/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1.
-/// @param out_base    first byte of this rank's part; do not free it. NULL for 0 bytes.
-/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @param comm        Communicator of any kind.
+/// @param size_bytes  Size of this rank's part in bytes; may differ between ranks.
+/// @param disp_unit   Bytes of one step of a displacement in this rank's part, at least 1.
+/// @param out_base    First byte of this rank's part; do not free it. NULL for 0 bytes.
+/// @param out         The window. The caller owns it; destroy it with dtl_win_destroy.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
 ///         DTL_ERROR_NULL_POINTER: `out_base` or `out` is NULL. DTL_ERROR_OUT_OF_MEMORY: no memory
 ///         for this part. DTL_ERROR_LIMIT: no window handle is left, or the serving thread cannot
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn dtl_win_allocate(
 }
 
 /// Destroys a window. Collective: it returns when all ranks have called it and nothing accesses the
-/// memory any more. Incomplete requests of dtl_win_rput and dtl_win_rget become stale. Null: no
+/// memory any more. Incomplete requests from dtl_win_rput and dtl_win_rget become stale. Null: no
 /// effect.
 ///
 /// After the death of a rank (even during the call) or a failed fence, the call does not wait for
@@ -149,8 +149,8 @@ pub extern "C" fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t {
 
 /// Describes one rank's part of a window.
 ///
-/// @param rank      0 ... ranks-1.
-/// @param out_info  start from DTL_WIN_INFO_INIT.
+/// @param rank      0 to ranks-1.
+/// @param out_info  Start from DTL_WIN_INFO_INIT.
 /// @return DTL_ERROR_INVALID_RANK: `rank` is not in the window. DTL_ERROR_NULL_POINTER: `out_info`
 ///         is NULL. DTL_ERROR_INVALID_ARGUMENT: struct_size is invalid.
 /// Threads: any. Equivalent: MPI_Win_get_attr.
@@ -201,7 +201,7 @@ pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
 ///
 /// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: no other rank holds a lock on the target
 ///                meanwhile.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
 /// @return DTL_ERROR_INVALID_STATE: this rank holds a lock on the target already, another thread
 ///         waits for one, or operations since the last fence are not complete. DTL_ERROR_TIMEOUT:
 ///         the lock was not granted within the time limit; the request is cancelled.
@@ -220,7 +220,7 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
 /// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete, at the
 /// origin and at the target.
 ///
-/// @param target  a rank that this rank has locked, or DTL_PROC_NULL (no effect).
+/// @param target  A rank that this rank has locked, or DTL_PROC_NULL (no effect).
 /// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target. DTL_ERROR_TIMEOUT:
 ///         operations are not complete. The epoch continues: call it again, or abandon the window
 ///         with dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the
@@ -264,7 +264,7 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 /// Blocks until this rank's operations on a target are complete, at the origin and at the target.
 /// The lock stays.
 ///
-/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
+/// @param target  A rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
 /// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target (between fences only a
 ///         fence completes operations). DTL_ERROR_TIMEOUT: the operations continue, and their
@@ -286,7 +286,7 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// Blocks until this rank's operations on a target are complete locally. Buffers may then be
 /// reused, and fetched values are available. Data of a put may not have reached the target yet.
 ///
-/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
+/// @param target  A rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
 /// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_INVALID_RANK, or the first failure of an operation: see dtl_win_flush.
