@@ -523,7 +523,7 @@ typedef int32_t dtl_dtype_t;
 
 /// Reduction operation. Built-in ones are below 256. Those from `dtl_op_create` are above 4096 and
 /// differ from all dtypes, so an operation passed as a dtype is refused, and the reverse.
-/// Equivalent: MPI_Op. Any combination that is not in this table fails with DTL_ERROR_TYPE:
+/// Equivalent: MPI_Op. Supported combinations (any other fails with DTL_ERROR_TYPE):
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
 ///   MIN MAX             integers, floats
@@ -640,12 +640,11 @@ DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 
 /// Reverts one dtl_init; the last call closes the library.
 ///
-/// The last call waits for the work of all live objects, destroys the objects (their handles become
-/// stale), and closes the library. Until the next dtl_init, calls then return
-/// DTL_ERROR_INVALID_STATE. It closes communicators too, so call it on every rank. If the library
-/// has started an MPI, it finalizes that MPI as well, which waits for all MPI ranks regardless of
-/// time limits. A program may exit without it, unless the library has started an MPI. Never call it
-/// from a static destructor.
+/// The last call waits for the work of all live objects and destroys them (their handles become
+/// stale). Until the next dtl_init, calls then return DTL_ERROR_INVALID_STATE. It closes
+/// communicators too, so call it on every rank. If the library has started an MPI, it finalizes
+/// that MPI as well, which waits for all MPI ranks regardless of time limits. Otherwise a program
+/// may exit without this call. Never call it from a static destructor.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library, for example in dtl_finalize, or
 ///         this thread is inside a call further up its stack. Call again when that call has
@@ -773,8 +772,7 @@ typedef struct dtl_backend_info_t {
     uint32_t struct_size;
     /// Components of its own: DTL_COMPONENT_..., ORed.
     uint32_t components;
-    /// Priority in the choice of "auto": the available backend with the highest one wins. INT32_MIN
-    /// = never chosen.
+    /// Priority for "auto": the highest of the available backends wins. INT32_MIN = never chosen.
     int32_t auto_priority;
     /// 1 = part of the library, 0 = registered by the program or a plugin.
     int32_t is_builtin;
@@ -1429,8 +1427,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_free_async(dtl_stream_t stream, void *ptr);
 /// streams of its backend, if the driver can move pages while devices work. Other memory stays
 /// where it is, and the call succeeds.
 ///
-/// @param[in] ptr        First byte. The range must not extend beyond the allocation that
-///                       contains `ptr`, if any.
+/// @param[in] ptr        First byte. If an allocation contains it, it must contain the whole
+///                       range.
 /// @param[in] size_bytes Bytes to move.
 /// @param[in] device     0 to the device count - 1 of the backend of the stream, or
 ///                       DTL_PREFETCH_HOST.
@@ -2655,8 +2653,7 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 /// @param[in] args   `count` pointers to the arguments. NULL if there are none.
 /// @param[in] sizes  `count` sizes of the arguments in bytes. NULL if there are none.
 /// @param[in] count  Number of arguments, at most 4096.
-/// @return The status of the handler for launch->schedule if it fails. It is called after the
-///         checks below.
+/// @return The failure of the handler for launch->schedule, which runs after the checks below.
 ///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
 ///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
 ///         module has other arguments (the text names the first difference).
@@ -2776,9 +2773,8 @@ DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **out_name
  * Communicators: open, describe, destroy.
  * -------------------------------------------------------------------------------------------- */
 
-/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). DTL_COMM_WORLD is
-/// opened by the first call that uses it, so that even a local call may then wait for the other
-/// ranks, up to 30 s.
+/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). The first call
+/// that uses DTL_COMM_WORLD opens it, so even a local call may wait up to 30 s for the other ranks.
 struct dtl_comm_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -2794,9 +2790,9 @@ static const dtl_comm_t dtl_comm_null_ __attribute__((unused)) = {0};
 #define DTL_COMM_NULL ((dtl_comm_t){0})
 #endif
 
-/// Communicator of the job: all ranks that the launcher started. It is opened by the first call
-/// that uses it, even a local one. That call blocks until all ranks have opened it, for at most 30
-/// s, or DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
+/// Communicator of the job: all ranks that the launcher started. The first call that uses it, even
+/// a local one, opens it. That call blocks until all ranks have done so, for at most 30 s, or
+/// DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
 /// Equivalent: MPI_COMM_WORLD.
 #if defined(__cplusplus)
 #define DTL_COMM_WORLD (dtl_comm_t{UINT64_C(0x0600000000000000)})
@@ -2840,10 +2836,10 @@ typedef struct dtl_comm_desc_t {
     /// does, and the last dtl_finalize finalises it (see dtl_comm_from_mpi_fint). Messages and
     /// collectives are MPI's own if no rank has a time limit (timeout_ns, DTL_TIMEOUT) or requests
     /// DTL_COMM_DETERMINISTIC, and MPI provides a thread level other than MPI_THREAD_SERIALIZED.
-    /// Each function documents which guarantees MPI does not give then. Otherwise the library
-    /// implements messages and collectives over MPI_Isend and MPI_Irecv, and all guarantees of this
-    /// header hold. dtl_comm_info reports which of the two applies. docs/explanation/promises.md
-    /// has a table.
+    /// Functions then document which guarantees MPI does not give. Otherwise the library implements
+    /// messages and collectives over MPI_Isend and MPI_Irecv, and all guarantees of this header
+    /// hold. dtl_comm_info reports which of the two applies. docs/explanation/promises.md has a
+    /// table.
     const char *kind;
     /// Name that all ranks of the job share and that no other job on this node uses. NULL: from the
     /// launcher's environment.
@@ -2883,10 +2879,9 @@ typedef struct dtl_comm_desc_t {
     {sizeof(dtl_comm_desc_t), 0, 0, 0, 0, NULL, NULL, 0, NULL, NULL, NULL, {0}}
 
 /// Flag of dtl_comm_desc_t: results of collectives are bitwise equal across kinds, runs and
-/// timings, even where faster, nondeterministic algorithms exist. Without it, reductions over
-/// several nodes ("hier") combine operands node by node, and over "mpi" they are MPI's own. Every
-/// rank gets the identical result with and without this flag. DTL_DETERMINISTIC=1 has the same
-/// effect.
+/// timings, if need be at the cost of speed. Without it, reductions over several nodes ("hier")
+/// combine operands node by node, and over "mpi" they are MPI's own. Every rank gets the identical
+/// result with and without this flag. DTL_DETERMINISTIC=1 has the same effect.
 #define DTL_COMM_DETERMINISTIC UINT64_C(1)
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages travel on the named MPI communicator, not on a
@@ -2950,14 +2945,13 @@ DTL_NODISCARD dtl_status_t dtl_comm_get_world(dtl_comm_t *out);
 ///         per other rank, on rank 0 two during the call). DTL_ERROR_ALREADY_EXISTS: another
 ///         process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over is not a communicator.
 ///         DTL_ERROR_NCCL: NCCL failed; the text has its number and message.
-///         DTL_ERROR_INVALID_RANK: desc.rank is not in 0 to size-1. DTL_ERROR_INVALID_ARGUMENT: a
-///         field is invalid (kind "nccl": also two ranks on one device). If the call fails, it
-///         fails on every rank that took part, and nothing stays open. Exception: over a registered
-///         kind, and over an MPI without MPI's own messages, receives are posted after the ranks
-///         have connected. If the transport of a rank refuses them (`irecv` of dtl_comm_vtable_t),
-///         that rank alone fails, with that status. On the other ranks, operations that need this
-///         rank end with DTL_ERROR_RANK_FAILURE, or at the time limit if this rank cannot send
-///         either.
+///         DTL_ERROR_INVALID_RANK: desc.rank is out of range. DTL_ERROR_INVALID_ARGUMENT: a field
+///         is invalid (kind "nccl": also two ranks on one device). If the call fails, it fails on
+///         every rank that took part, and nothing stays open. Exception: over a registered kind,
+///         and over an MPI without MPI's own messages, receives are posted after the ranks have
+///         connected. If the transport of a rank refuses them (`irecv` of dtl_comm_vtable_t), that
+///         rank alone fails, with that status. On the other ranks, operations that need this rank
+///         end with DTL_ERROR_RANK_FAILURE, or at the time limit if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t *out);
 
@@ -3321,12 +3315,11 @@ DTL_NODISCARD dtl_status_t dtl_comm_imrecv(dtl_message_t message, void *buf, uin
 ///                  and the receiver continues to wait. dtl_request_cancel and
 ///                  dtl_request_destroy cancel the send at any time before it begins.
 /// @return DTL_ERROR_INVALID_HANDLE: `comm` or `event` does not exist. DTL_ERROR_INVALID_ARGUMENT:
-///         `buf` is memory that the host cannot access (dtl_mem_kind_info) and that belongs to
-///         another backend than the event; or `tag`, `count` or `dtype` is invalid.
-///         DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its
-///         device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too
-///         many requests in flight. The request returns later failures, such as
-///         DTL_ERROR_RANK_FAILURE.
+///         `buf` is memory that the host cannot access (dtl_mem_kind_info), of another backend than
+///         the event's; or `tag`, `count` or `dtype` is invalid. DTL_ERROR_INVALID_RANK: `dest` is
+///         not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns later failures, such as DTL_ERROR_RANK_FAILURE.
 /// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, approximately.
 DTL_NODISCARD dtl_status_t dtl_comm_isend_on(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_event_t event, dtl_request_t *out);
@@ -3441,8 +3434,7 @@ static const dtl_request_t dtl_request_null_ __attribute__((unused)) = {0};
 ///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
 ///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
 ///         this request. Otherwise a status of the call that started the operation.
-/// Threads: any; if two threads wait for one request, one gets the result, the other
-/// DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
+/// Threads: any; if two wait, one gets DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
 DTL_NODISCARD dtl_status_t dtl_request_wait(dtl_request_t request, uint64_t timeout_ns,
     dtl_recv_info_t *out_info);
 
@@ -3575,7 +3567,7 @@ DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 ///
 /// Buffers must not overlap. A parameter accepts DTL_IN_PLACE only if its description says so:
 /// `sbuf` (at the root, if only the root receives), whose data is then in the result buffer, or
-/// `rbuf` of a scatter at the root, whose block then stays in `sbuf`. Elsewhere DTL_IN_PLACE
+/// `rbuf` of a scatter at the root, whose block then stays in `sbuf`. Anywhere else the call
 /// returns DTL_ERROR_INVALID_ARGUMENT. For memory of devices see dtl_comm_send.
 ///
 /// The nonblocking forms (dtl_comm_i...) return a request, see dtl_comm_ibarrier.
@@ -3984,9 +3976,9 @@ typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *us
 /// of `comm`, has its time limit, and stays valid when `comm` is destroyed.
 ///
 /// It uses about 9 KiB per rank and, on kinds "shm" and "threads", shared memory for small
-/// collectives (see docs/explanation/memory.md). Unless a communicator has all ranks of the opened
-/// one in the same order, it uses another 4 bytes for each of its own ranks and each rank of the
-/// opened one. The time for the call does not depend on the number of communicators.
+/// collectives (see docs/explanation/memory.md). Unless it has all ranks of the opened one in the
+/// same order, it uses another 4 bytes for each of its own ranks and of those of the opened one.
+/// The time for the call does not depend on the number of communicators.
 ///
 /// @param[out] out The communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
 ///                 attributes are those that the copy functions of their keys copy.
@@ -4270,8 +4262,8 @@ DTL_NODISCARD dtl_status_t dtl_win_destroy(dtl_win_t win);
 DTL_NODISCARD dtl_status_t dtl_win_info(dtl_win_t win, int32_t rank, dtl_win_info_t *out_info);
 
 /// Ends the current fence epoch on all ranks and opens the next one. Collective. All operations of
-/// the ended epoch are complete, at the origin and at the target, and stores of all ranks to their
-/// own memory are visible to all. An epoch in which nothing was done need not be ended: locks and
+/// the ended epoch are complete at the origin and the target, and stores of all ranks to their own
+/// memory are visible to all. An epoch in which nothing was done need not be ended: locks and
 /// dtl_win_destroy may follow.
 ///
 /// After a failure no fence epoch is open, and none can be opened: use locks, or destroy the
@@ -4288,10 +4280,10 @@ DTL_NODISCARD dtl_status_t dtl_win_info(dtl_win_t win, int32_t rank, dtl_win_inf
 DTL_NODISCARD dtl_status_t dtl_win_fence(dtl_win_t win);
 
 /// Opens a passive-target epoch: locks one target, which makes no call itself. Blocks until the
-/// lock is granted. Locks are granted in the order of the requests (approximately, without
-/// starvation, where ranks access the memory directly). Several targets may be locked at the same
-/// time. The lock of a rank that dies, or leaves by dtl_finalize, is released. (Kind "mpi" does not
-/// report deaths: there it stays locked.)
+/// lock is granted. Requests are granted in order (where ranks access the memory directly, only
+/// approximately, but without starvation). Several targets may be locked at once. The lock of a
+/// rank that dies, or leaves by dtl_finalize, is released. (Kind "mpi" does not report deaths:
+/// there it stays locked.)
 ///
 /// A granted lock ends a fence epoch in which nothing was done. A lock that is not granted changes
 /// nothing: an open fence epoch stays open.
@@ -4308,8 +4300,8 @@ DTL_NODISCARD dtl_status_t dtl_win_fence(dtl_win_t win);
 /// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock.
 DTL_NODISCARD dtl_status_t dtl_win_lock(dtl_win_t win, int32_t type, int32_t target);
 
-/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete, at the
-/// origin and at the target.
+/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete at the
+/// origin and the target.
 ///
 /// @param[in] target A rank that this rank has locked, or DTL_PROC_NULL (no effect).
 /// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target. DTL_ERROR_TIMEOUT:
@@ -4328,16 +4320,16 @@ DTL_NODISCARD dtl_status_t dtl_win_unlock(dtl_win_t win, int32_t target);
 /// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock_all.
 DTL_NODISCARD dtl_status_t dtl_win_lock_all(dtl_win_t win);
 
-/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete, at the origin and
-/// at the target.
+/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete at the origin and
+/// the target.
 ///
 /// @return DTL_ERROR_INVALID_STATE: there was no dtl_win_lock_all. DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_RANK_FAILURE, or the failure of an operation: see dtl_win_unlock.
 /// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 DTL_NODISCARD dtl_status_t dtl_win_unlock_all(dtl_win_t win);
 
-/// Blocks until this rank's operations on a target are complete, at the origin and at the target.
-/// The lock stays.
+/// Blocks until this rank's operations on a target are complete at the origin and the target. The
+/// lock stays.
 ///
 /// @param[in] target A rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                   DTL_PROC_NULL.
@@ -4360,8 +4352,8 @@ DTL_NODISCARD dtl_status_t dtl_win_flush(dtl_win_t win, int32_t target);
 /// Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 DTL_NODISCARD dtl_status_t dtl_win_flush_local(dtl_win_t win, int32_t target);
 
-/// Blocks until this rank's operations on all targets are complete, at the origin and at the
-/// target. The locks stay.
+/// Blocks until this rank's operations on all targets are complete at the origin and the target.
+/// The locks stay.
 ///
 /// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
 ///         of an operation: see dtl_win_flush.

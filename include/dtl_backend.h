@@ -404,8 +404,7 @@ typedef struct dtl_memory_vtable_t {
     /// `alignment` is a power of two up to 2^30, or 0 = none declared, which dtl_mem_kind_info
     /// reports as 1. Any other value makes dtl_mem_kind_info, and dtl_mem_alloc with alignment 0,
     /// fail with DTL_ERROR_NATIVE_BACKEND. Return DTL_ERROR_NOT_SUPPORTED for an unknown kind.
-    /// NULL: HOST is treated as host memory, and DEVICE as memory that only this backend can
-    /// access.
+    /// NULL: HOST is host memory, DEVICE memory that only this backend can access.
     dtl_status_t (*kind_info)(void *self,
                               dtl_enum_word_t kind,
                               dtl_mem_kind_info_t *out_info);

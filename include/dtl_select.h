@@ -513,8 +513,7 @@ DTL_NODISCARD dtl_status_t dtl_environment_unregister(const char *name);
 ///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
 ///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
 ///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
-///         DTL_ERROR_INVALID_STATE: the call is made inside the init or finalize of this
-///         environment (rule 6).
+///         DTL_ERROR_INVALID_STATE: the call is made inside its own init or finalize (rule 6).
 ///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
 ///         Otherwise the status of the probe or init that failed. The text names the environments:
 ///         the one that failed, and those that needed it. Threads: any.
@@ -1440,13 +1439,11 @@ dtl_dispatcher_t dtl_dispatcher_default(void);
 /// @param[out] out       The registration. End it with dtl_dispatch_unregister;
 ///                       dtl_dispatcher_destroy and dtl_finalize end it too.
 /// @return After a failure `destroy` is not called.
-///         DTL_ERROR_ALREADY_EXISTS: the key has a handler (rule 6 of dtl_dispatch_key_t). The text
-///         names key and handler.
+///         DTL_ERROR_ALREADY_EXISTS: a key has a handler (rule 6). The text names both.
 ///         DTL_ERROR_INVALID_ARGUMENT: a key is not valid (the text has its index), for example
 ///         because a field of one of the library's operations has a word of a wrong enumeration
-///         (see dtl_dispatch_query_t). Also if flags, name or a combination of fields of the
-///         handler is not valid. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or
-///         compiler.
+///         (see dtl_dispatch_query_t). Also if flags, name or a field of the handler is not valid.
+///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
 ///         DTL_ERROR_LIMIT: there are too many keys.
 /// Threads: any. Equivalent: DaCe's register_copy_dispatcher and similar functions.
 DTL_NODISCARD dtl_status_t dtl_dispatch_register(dtl_dispatcher_t dispatcher,
@@ -1471,7 +1468,7 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_unregister(dtl_dispatcher_t dispatcher,
 /// @param[in] query Start from DTL_DISPATCH_QUERY_INIT.
 /// @param[out] out  The registration. It becomes stale when another thread unregisters it.
 /// @return The status of a predicate that failed. DTL_ERROR_NOT_FOUND: no key matches.
-///         DTL_ERROR_AMBIGUOUS: several handlers match (rule 2 of dtl_dispatch_key_t).
+///         DTL_ERROR_AMBIGUOUS: several handlers match (rule 2).
 ///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
 ///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration. (If a key matches, the
 ///         words of the query are not verified.)
@@ -1490,8 +1487,7 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_find(dtl_dispatcher_t dispatcher,
 ///                       an event for work that continues, which the caller owns and destroys
 ///                       with dtl_event_destroy, or null if all work is complete.
 /// @return The status of the handler or of a predicate that failed.
-///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: several handlers match (rule 2
-///         of dtl_dispatch_key_t).
+///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: several handlers match.
 ///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
 ///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration.
 ///         DTL_ERROR_NATIVE_BACKEND: the handler returned an event that is not live.

@@ -51,9 +51,8 @@ pub struct dtl_kernel_t {
     pub id: u64,
 }
 
-/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). DTL_COMM_WORLD is
-/// opened by the first call that uses it, so that even a local call may then wait for the other
-/// ranks, up to 30 s.
+/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). The first call
+/// that uses DTL_COMM_WORLD opens it, so even a local call may wait up to 30 s for the other ranks.
 /// dtl: ends(dtl_comm_destroy) section(ffi/comm/communicator)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -165,7 +165,7 @@ pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
 
 /// Reduction operation. Built-in ones are below 256. Those from `dtl_op_create` are above 4096 and
 /// differ from all dtypes, so an operation passed as a dtype is refused, and the reverse.
-/// Equivalent: MPI_Op. Any combination that is not in this table fails with DTL_ERROR_TYPE:
+/// Equivalent: MPI_Op. Supported combinations (any other fails with DTL_ERROR_TYPE):
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
 ///   MIN MAX             integers, floats

@@ -110,8 +110,7 @@ pub struct dtl_memory_vtable_t {
     /// `alignment` is a power of two up to 2^30, or 0 = none declared, which dtl_mem_kind_info
     /// reports as 1. Any other value makes dtl_mem_kind_info, and dtl_mem_alloc with alignment 0,
     /// fail with DTL_ERROR_NATIVE_BACKEND. Return DTL_ERROR_NOT_SUPPORTED for an unknown kind.
-    /// NULL: HOST is treated as host memory, and DEVICE as memory that only this backend can
-    /// access.
+    /// NULL: HOST is host memory, DEVICE memory that only this backend can access.
     /// dtl: opt
     pub kind_info: Option<
         unsafe extern "C" fn(

@@ -6,9 +6,9 @@ use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use std::ffi::{c_char, c_void};
 
-/// Communicator of the job: all ranks that the launcher started. It is opened by the first call
-/// that uses it, even a local one. That call blocks until all ranks have opened it, for at most 30
-/// s, or DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
+/// Communicator of the job: all ranks that the launcher started. The first call that uses it, even
+/// a local one, opens it. That call blocks until all ranks have done so, for at most 30 s, or
+/// DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
 /// Equivalent: MPI_COMM_WORLD.
 pub const DTL_COMM_WORLD: dtl_comm_t = dtl_comm_t { id: 0x0600_0000_0000_0000 };
 /// Communicator of this process alone. It is opened at its first use. Destroying it has no effect.
@@ -83,10 +83,10 @@ pub struct dtl_comm_desc_t {
     /// does, and the last dtl_finalize finalises it (see dtl_comm_from_mpi_fint). Messages and
     /// collectives are MPI's own if no rank has a time limit (timeout_ns, DTL_TIMEOUT) or requests
     /// DTL_COMM_DETERMINISTIC, and MPI provides a thread level other than MPI_THREAD_SERIALIZED.
-    /// Each function documents which guarantees MPI does not give then. Otherwise the library
-    /// implements messages and collectives over MPI_Isend and MPI_Irecv, and all guarantees of this
-    /// header hold. dtl_comm_info reports which of the two applies. docs/explanation/promises.md
-    /// has a table.
+    /// Functions then document which guarantees MPI does not give. Otherwise the library implements
+    /// messages and collectives over MPI_Isend and MPI_Irecv, and all guarantees of this header
+    /// hold. dtl_comm_info reports which of the two applies. docs/explanation/promises.md has a
+    /// table.
     /// dtl: opt
     pub kind: *const c_char,
     /// Name that all ranks of the job share and that no other job on this node uses. NULL: from the
@@ -127,10 +127,9 @@ pub struct dtl_comm_desc_t {
 }
 
 /// Flag of dtl_comm_desc_t: results of collectives are bitwise equal across kinds, runs and
-/// timings, even where faster, nondeterministic algorithms exist. Without it, reductions over
-/// several nodes ("hier") combine operands node by node, and over "mpi" they are MPI's own. Every
-/// rank gets the identical result with and without this flag. DTL_DETERMINISTIC=1 has the same
-/// effect.
+/// timings, if need be at the cost of speed. Without it, reductions over several nodes ("hier")
+/// combine operands node by node, and over "mpi" they are MPI's own. Every rank gets the identical
+/// result with and without this flag. DTL_DETERMINISTIC=1 has the same effect.
 pub const DTL_COMM_DETERMINISTIC: u64 = 1;
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages travel on the named MPI communicator, not on a

@@ -36,8 +36,7 @@ pub struct dtl_backend_info_t {
     /// Components of its own: DTL_COMPONENT_..., ORed.
     /// dtl: flags(DTL_COMPONENT_)
     pub components: u32,
-    /// Priority in the choice of "auto": the available backend with the highest one wins. INT32_MIN
-    /// = never chosen.
+    /// Priority for "auto": the highest of the available backends wins. INT32_MIN = never chosen.
     pub auto_priority: i32,
     /// 1 = part of the library, 0 = registered by the program or a plugin.
     /// dtl: bool

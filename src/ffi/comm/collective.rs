@@ -61,7 +61,7 @@ unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
 ///
 /// Buffers must not overlap. A parameter accepts DTL_IN_PLACE only if its description says so:
 /// `sbuf` (at the root, if only the root receives), whose data is then in the result buffer, or
-/// `rbuf` of a scatter at the root, whose block then stays in `sbuf`. Elsewhere DTL_IN_PLACE
+/// `rbuf` of a scatter at the root, whose block then stays in `sbuf`. Anywhere else the call
 /// returns DTL_ERROR_INVALID_ARGUMENT. For memory of devices see dtl_comm_send.
 ///
 /// The nonblocking forms (dtl_comm_i...) return a request, see dtl_comm_ibarrier.

@@ -42,14 +42,13 @@ pub unsafe extern "C" fn dtl_comm_get_world(out: *mut dtl_comm_t) -> dtl_status_
 ///         per other rank, on rank 0 two during the call). DTL_ERROR_ALREADY_EXISTS: another
 ///         process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over is not a communicator.
 ///         DTL_ERROR_NCCL: NCCL failed; the text has its number and message.
-///         DTL_ERROR_INVALID_RANK: desc.rank is not in 0 to size-1. DTL_ERROR_INVALID_ARGUMENT: a
-///         field is invalid (kind "nccl": also two ranks on one device). If the call fails, it
-///         fails on every rank that took part, and nothing stays open. Exception: over a registered
-///         kind, and over an MPI without MPI's own messages, receives are posted after the ranks
-///         have connected. If the transport of a rank refuses them (`irecv` of dtl_comm_vtable_t),
-///         that rank alone fails, with that status. On the other ranks, operations that need this
-///         rank end with DTL_ERROR_RANK_FAILURE, or at the time limit if this rank cannot send
-///         either.
+///         DTL_ERROR_INVALID_RANK: desc.rank is out of range. DTL_ERROR_INVALID_ARGUMENT: a field
+///         is invalid (kind "nccl": also two ranks on one device). If the call fails, it fails on
+///         every rank that took part, and nothing stays open. Exception: over a registered kind,
+///         and over an MPI without MPI's own messages, receives are posted after the ranks have
+///         connected. If the transport of a rank refuses them (`irecv` of dtl_comm_vtable_t), that
+///         rank alone fails, with that status. On the other ranks, operations that need this rank
+///         end with DTL_ERROR_RANK_FAILURE, or at the time limit if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 /// dtl:desc opt
 /// dtl:out owned(dtl_comm_destroy)

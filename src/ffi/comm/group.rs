@@ -18,9 +18,9 @@ use std::ffi::{c_char, c_void};
 /// of `comm`, has its time limit, and stays valid when `comm` is destroyed.
 ///
 /// It uses about 9 KiB per rank and, on kinds "shm" and "threads", shared memory for small
-/// collectives (see docs/explanation/memory.md). Unless a communicator has all ranks of the opened
-/// one in the same order, it uses another 4 bytes for each of its own ranks and each rank of the
-/// opened one. The time for the call does not depend on the number of communicators.
+/// collectives (see docs/explanation/memory.md). Unless it has all ranks of the opened one in the
+/// same order, it uses another 4 bytes for each of its own ranks and of those of the opened one.
+/// The time for the call does not depend on the number of communicators.
 ///
 /// @param out  The communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
 ///             attributes are those that the copy functions of their keys copy.

@@ -27,12 +27,11 @@ use std::ffi::c_void;
 ///               receiver continues to wait. dtl_request_cancel and dtl_request_destroy cancel the
 ///               send at any time before it begins.
 /// @return DTL_ERROR_INVALID_HANDLE: `comm` or `event` does not exist. DTL_ERROR_INVALID_ARGUMENT:
-///         `buf` is memory that the host cannot access (dtl_mem_kind_info) and that belongs to
-///         another backend than the event; or `tag`, `count` or `dtype` is invalid.
-///         DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its
-///         device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too
-///         many requests in flight. The request returns later failures, such as
-///         DTL_ERROR_RANK_FAILURE.
+///         `buf` is memory that the host cannot access (dtl_mem_kind_info), of another backend than
+///         the event's; or `tag`, `count` or `dtype` is invalid. DTL_ERROR_INVALID_RANK: `dest` is
+///         not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns later failures, such as DTL_ERROR_RANK_FAILURE.
 /// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, approximately.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:dest rank(null)

@@ -24,8 +24,7 @@ use crate::runtime::component::{Completion, recv_info};
 ///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
 ///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
 ///         this request. Otherwise a status of the call that started the operation.
-/// Threads: any; if two threads wait for one request, one gets the result, the other
-/// DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
+/// Threads: any; if two wait, one gets DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
 /// dtl:out_info opt
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]

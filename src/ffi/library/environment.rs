@@ -150,8 +150,7 @@ pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_
 ///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
 ///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
 ///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
-///         DTL_ERROR_INVALID_STATE: the call is made inside the init or finalize of this
-///         environment (rule 6).
+///         DTL_ERROR_INVALID_STATE: the call is made inside its own init or finalize (rule 6).
 ///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
 ///         Otherwise the status of the probe or init that failed. The text names the environments:
 ///         the one that failed, and those that needed it. Threads: any.

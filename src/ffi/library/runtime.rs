@@ -77,12 +77,11 @@ fn apply(
 
 /// Reverts one dtl_init; the last call closes the library.
 ///
-/// The last call waits for the work of all live objects, destroys the objects (their handles become
-/// stale), and closes the library. Until the next dtl_init, calls then return
-/// DTL_ERROR_INVALID_STATE. It closes communicators too, so call it on every rank. If the library
-/// has started an MPI, it finalizes that MPI as well, which waits for all MPI ranks regardless of
-/// time limits. A program may exit without it, unless the library has started an MPI. Never call it
-/// from a static destructor.
+/// The last call waits for the work of all live objects and destroys them (their handles become
+/// stale). Until the next dtl_init, calls then return DTL_ERROR_INVALID_STATE. It closes
+/// communicators too, so call it on every rank. If the library has started an MPI, it finalizes
+/// that MPI as well, which waits for all MPI ranks regardless of time limits. Otherwise a program
+/// may exit without this call. Never call it from a static destructor.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library, for example in dtl_finalize, or
 ///         this thread is inside a call further up its stack. Call again when that call has

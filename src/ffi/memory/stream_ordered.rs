@@ -84,8 +84,7 @@ pub extern "C" fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> 
 /// streams of its backend, if the driver can move pages while devices work. Other memory stays
 /// where it is, and the call succeeds.
 ///
-/// @param ptr         First byte. The range must not extend beyond the allocation that contains
-///                    `ptr`, if any.
+/// @param ptr         First byte. If an allocation contains it, it must contain the whole range.
 /// @param size_bytes  Bytes to move.
 /// @param device      0 to the device count - 1 of the backend of the stream, or DTL_PREFETCH_HOST.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device, or the range extends beyond the end of

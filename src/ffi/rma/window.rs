@@ -169,8 +169,8 @@ pub unsafe extern "C" fn dtl_win_info(
 }
 
 /// Ends the current fence epoch on all ranks and opens the next one. Collective. All operations of
-/// the ended epoch are complete, at the origin and at the target, and stores of all ranks to their
-/// own memory are visible to all. An epoch in which nothing was done need not be ended: locks and
+/// the ended epoch are complete at the origin and the target, and stores of all ranks to their own
+/// memory are visible to all. An epoch in which nothing was done need not be ended: locks and
 /// dtl_win_destroy may follow.
 ///
 /// After a failure no fence epoch is open, and none can be opened: use locks, or destroy the
@@ -191,10 +191,10 @@ pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
 }
 
 /// Opens a passive-target epoch: locks one target, which makes no call itself. Blocks until the
-/// lock is granted. Locks are granted in the order of the requests (approximately, without
-/// starvation, where ranks access the memory directly). Several targets may be locked at the same
-/// time. The lock of a rank that dies, or leaves by dtl_finalize, is released. (Kind "mpi" does not
-/// report deaths: there it stays locked.)
+/// lock is granted. Requests are granted in order (where ranks access the memory directly, only
+/// approximately, but without starvation). Several targets may be locked at once. The lock of a
+/// rank that dies, or leaves by dtl_finalize, is released. (Kind "mpi" does not report deaths:
+/// there it stays locked.)
 ///
 /// A granted lock ends a fence epoch in which nothing was done. A lock that is not granted changes
 /// nothing: an open fence epoch stays open.
@@ -217,8 +217,8 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
     Entry("dtl_win_lock").hold(rma::hold, win, |window| sync::lock(window, r#type, target))
 }
 
-/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete, at the
-/// origin and at the target.
+/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete at the
+/// origin and the target.
 ///
 /// @param target  A rank that this rank has locked, or DTL_PROC_NULL (no effect).
 /// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target. DTL_ERROR_TIMEOUT:
@@ -248,8 +248,8 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
     Entry(NAME).hold(rma::hold, win, |window| window.lock(NAME, None, false))
 }
 
-/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete, at the origin and
-/// at the target.
+/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete at the origin and
+/// the target.
 ///
 /// @return DTL_ERROR_INVALID_STATE: there was no dtl_win_lock_all. DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_RANK_FAILURE, or the failure of an operation: see dtl_win_unlock.
@@ -261,8 +261,8 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
     Entry(NAME).hold(rma::hold, win, |window| window.unlock(NAME, None))
 }
 
-/// Blocks until this rank's operations on a target are complete, at the origin and at the target.
-/// The lock stays.
+/// Blocks until this rank's operations on a target are complete at the origin and the target. The
+/// lock stays.
 ///
 /// @param target  A rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
@@ -303,8 +303,8 @@ pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status
     })
 }
 
-/// Blocks until this rank's operations on all targets are complete, at the origin and at the
-/// target. The locks stay.
+/// Blocks until this rank's operations on all targets are complete at the origin and the target.
+/// The locks stay.
 ///
 /// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
 ///         of an operation: see dtl_win_flush.

@@ -210,9 +210,8 @@ pub struct dtl_kernel_t {
 /// The null dtl_kernel_t.
 pub const DTL_KERNEL_NULL: dtl_kernel_t = dtl_kernel_t { id: 0 };
 
-/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). DTL_COMM_WORLD is
-/// opened by the first call that uses it, so that even a local call may then wait for the other
-/// ranks, up to 30 s.
+/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). The first call
+/// that uses DTL_COMM_WORLD opens it, so even a local call may wait up to 30 s for the other ranks.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_comm_t {
@@ -549,7 +548,7 @@ pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
 
 /// Reduction operation. Built-in ones are below 256. Those from `dtl_op_create` are above 4096 and
 /// differ from all dtypes, so an operation passed as a dtype is refused, and the reverse.
-/// Equivalent: MPI_Op. Any combination that is not in this table fails with DTL_ERROR_TYPE:
+/// Equivalent: MPI_Op. Supported combinations (any other fails with DTL_ERROR_TYPE):
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
 ///   MIN MAX             integers, floats
@@ -973,8 +972,7 @@ pub struct dtl_backend_info_t {
     pub struct_size: u32,
     /// Components of its own: DTL_COMPONENT_..., ORed.
     pub components: u32,
-    /// Priority in the choice of "auto": the available backend with the highest one wins. INT32_MIN
-    /// = never chosen.
+    /// Priority for "auto": the highest of the available backends wins. INT32_MIN = never chosen.
     pub auto_priority: i32,
     /// 1 = part of the library, 0 = registered by the program or a plugin.
     pub is_builtin: i32,
@@ -2468,9 +2466,9 @@ pub const DTL_RDMA_CONFIG_INIT: dtl_rdma_config_t = dtl_rdma_config_t {
 // -----------------------------------------------------------------------------------------------
 // Communicators and requests: constants, descriptions, receive information.
 
-/// Communicator of the job: all ranks that the launcher started. It is opened by the first call
-/// that uses it, even a local one. That call blocks until all ranks have opened it, for at most 30
-/// s, or DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
+/// Communicator of the job: all ranks that the launcher started. The first call that uses it, even
+/// a local one, opens it. That call blocks until all ranks have done so, for at most 30 s, or
+/// DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
 /// Equivalent: MPI_COMM_WORLD.
 pub const DTL_COMM_WORLD: dtl_comm_t = dtl_comm_t { id: 0x0600_0000_0000_0000 };
 
@@ -2543,10 +2541,10 @@ pub struct dtl_comm_desc_t {
     /// does, and the last dtl_finalize finalises it (see dtl_comm_from_mpi_fint). Messages and
     /// collectives are MPI's own if no rank has a time limit (timeout_ns, DTL_TIMEOUT) or requests
     /// DTL_COMM_DETERMINISTIC, and MPI provides a thread level other than MPI_THREAD_SERIALIZED.
-    /// Each function documents which guarantees MPI does not give then. Otherwise the library
-    /// implements messages and collectives over MPI_Isend and MPI_Irecv, and all guarantees of this
-    /// header hold. dtl_comm_info reports which of the two applies. docs/explanation/promises.md
-    /// has a table.
+    /// Functions then document which guarantees MPI does not give. Otherwise the library implements
+    /// messages and collectives over MPI_Isend and MPI_Irecv, and all guarantees of this header
+    /// hold. dtl_comm_info reports which of the two applies. docs/explanation/promises.md has a
+    /// table.
     pub kind: *const c_char,
     /// Name that all ranks of the job share and that no other job on this node uses. NULL: from the
     /// launcher's environment.
@@ -2598,10 +2596,9 @@ pub const DTL_COMM_DESC_INIT: dtl_comm_desc_t = dtl_comm_desc_t {
 };
 
 /// Flag of dtl_comm_desc_t: results of collectives are bitwise equal across kinds, runs and
-/// timings, even where faster, nondeterministic algorithms exist. Without it, reductions over
-/// several nodes ("hier") combine operands node by node, and over "mpi" they are MPI's own. Every
-/// rank gets the identical result with and without this flag. DTL_DETERMINISTIC=1 has the same
-/// effect.
+/// timings, if need be at the cost of speed. Without it, reductions over several nodes ("hier")
+/// combine operands node by node, and over "mpi" they are MPI's own. Every rank gets the identical
+/// result with and without this flag. DTL_DETERMINISTIC=1 has the same effect.
 pub const DTL_COMM_DETERMINISTIC: u64 = 1;
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages travel on the named MPI communicator, not on a
@@ -3332,8 +3329,7 @@ pub struct dtl_memory_vtable_t {
     /// `alignment` is a power of two up to 2^30, or 0 = none declared, which dtl_mem_kind_info
     /// reports as 1. Any other value makes dtl_mem_kind_info, and dtl_mem_alloc with alignment 0,
     /// fail with DTL_ERROR_NATIVE_BACKEND. Return DTL_ERROR_NOT_SUPPORTED for an unknown kind.
-    /// NULL: HOST is treated as host memory, and DEVICE as memory that only this backend can
-    /// access.
+    /// NULL: HOST is host memory, DEVICE memory that only this backend can access.
     pub kind_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -4372,12 +4368,11 @@ pub unsafe fn dtl_init(config: *const dtl_config_t) -> dtl_status_t;
 
 /// Reverts one dtl_init; the last call closes the library.
 ///
-/// The last call waits for the work of all live objects, destroys the objects (their handles become
-/// stale), and closes the library. Until the next dtl_init, calls then return
-/// DTL_ERROR_INVALID_STATE. It closes communicators too, so call it on every rank. If the library
-/// has started an MPI, it finalizes that MPI as well, which waits for all MPI ranks regardless of
-/// time limits. A program may exit without it, unless the library has started an MPI. Never call it
-/// from a static destructor.
+/// The last call waits for the work of all live objects and destroys them (their handles become
+/// stale). Until the next dtl_init, calls then return DTL_ERROR_INVALID_STATE. It closes
+/// communicators too, so call it on every rank. If the library has started an MPI, it finalizes
+/// that MPI as well, which waits for all MPI ranks regardless of time limits. Otherwise a program
+/// may exit without this call. Never call it from a static destructor.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library, for example in dtl_finalize, or
 ///         this thread is inside a call further up its stack. Call again when that call has
@@ -5033,8 +5028,7 @@ pub unsafe fn dtl_environment_unregister(name: *const c_char) -> dtl_status_t;
 ///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
 ///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
 ///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
-///         DTL_ERROR_INVALID_STATE: the call is made inside the init or finalize of this
-///         environment (rule 6).
+///         DTL_ERROR_INVALID_STATE: the call is made inside its own init or finalize (rule 6).
 ///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
 ///         Otherwise the status of the probe or init that failed. The text names the environments:
 ///         the one that failed, and those that needed it. Threads: any.
@@ -5607,8 +5601,7 @@ pub unsafe fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> dtl_
 /// streams of its backend, if the driver can move pages while devices work. Other memory stays
 /// where it is, and the call succeeds.
 ///
-/// @param ptr         First byte. The range must not extend beyond the allocation that contains
-///                    `ptr`, if any.
+/// @param ptr         First byte. If an allocation contains it, it must contain the whole range.
 /// @param size_bytes  Bytes to move.
 /// @param device      0 to the device count - 1 of the backend of the stream, or DTL_PREFETCH_HOST.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device, or the range extends beyond the end of
@@ -6560,8 +6553,7 @@ pub safe fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t;
 /// @param args    `count` pointers to the arguments. NULL if there are none.
 /// @param sizes   `count` sizes of the arguments in bytes. NULL if there are none.
 /// @param count   Number of arguments, at most 4096.
-/// @return The status of the handler for launch->schedule if it fails. It is called after the
-///         checks below.
+/// @return The failure of the handler for launch->schedule, which runs after the checks below.
 ///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
 ///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
 ///         module has other arguments (the text names the first difference).
@@ -6930,13 +6922,11 @@ pub safe fn dtl_dispatcher_default() -> dtl_dispatcher_t;
 /// @param out         The registration. End it with dtl_dispatch_unregister; dtl_dispatcher_destroy
 ///                    and dtl_finalize end it too.
 /// @return After a failure `destroy` is not called.
-///         DTL_ERROR_ALREADY_EXISTS: the key has a handler (rule 6 of dtl_dispatch_key_t). The text
-///         names key and handler.
+///         DTL_ERROR_ALREADY_EXISTS: a key has a handler (rule 6). The text names both.
 ///         DTL_ERROR_INVALID_ARGUMENT: a key is not valid (the text has its index), for example
 ///         because a field of one of the library's operations has a word of a wrong enumeration
-///         (see dtl_dispatch_query_t). Also if flags, name or a combination of fields of the
-///         handler is not valid. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or
-///         compiler.
+///         (see dtl_dispatch_query_t). Also if flags, name or a field of the handler is not valid.
+///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
 ///         DTL_ERROR_LIMIT: there are too many keys.
 /// Threads: any. Equivalent: DaCe's register_copy_dispatcher and similar functions.
 pub unsafe fn dtl_dispatch_register(
@@ -6967,7 +6957,7 @@ pub safe fn dtl_dispatch_unregister(
 /// @param query  Start from DTL_DISPATCH_QUERY_INIT.
 /// @param out    The registration. It becomes stale when another thread unregisters it.
 /// @return The status of a predicate that failed. DTL_ERROR_NOT_FOUND: no key matches.
-///         DTL_ERROR_AMBIGUOUS: several handlers match (rule 2 of dtl_dispatch_key_t).
+///         DTL_ERROR_AMBIGUOUS: several handlers match (rule 2).
 ///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
 ///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration. (If a key matches, the
 ///         words of the query are not verified.)
@@ -6988,8 +6978,7 @@ pub unsafe fn dtl_dispatch_find(
 ///                   event for work that continues, which the caller owns and destroys with
 ///                   dtl_event_destroy, or null if all work is complete.
 /// @return The status of the handler or of a predicate that failed.
-///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: several handlers match (rule 2
-///         of dtl_dispatch_key_t).
+///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: several handlers match.
 ///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
 ///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration.
 ///         DTL_ERROR_NATIVE_BACKEND: the handler returned an event that is not live.
@@ -7155,14 +7144,13 @@ pub unsafe fn dtl_comm_get_world(out: *mut dtl_comm_t) -> dtl_status_t;
 ///         per other rank, on rank 0 two during the call). DTL_ERROR_ALREADY_EXISTS: another
 ///         process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over is not a communicator.
 ///         DTL_ERROR_NCCL: NCCL failed; the text has its number and message.
-///         DTL_ERROR_INVALID_RANK: desc.rank is not in 0 to size-1. DTL_ERROR_INVALID_ARGUMENT: a
-///         field is invalid (kind "nccl": also two ranks on one device). If the call fails, it
-///         fails on every rank that took part, and nothing stays open. Exception: over a registered
-///         kind, and over an MPI without MPI's own messages, receives are posted after the ranks
-///         have connected. If the transport of a rank refuses them (`irecv` of dtl_comm_vtable_t),
-///         that rank alone fails, with that status. On the other ranks, operations that need this
-///         rank end with DTL_ERROR_RANK_FAILURE, or at the time limit if this rank cannot send
-///         either.
+///         DTL_ERROR_INVALID_RANK: desc.rank is out of range. DTL_ERROR_INVALID_ARGUMENT: a field
+///         is invalid (kind "nccl": also two ranks on one device). If the call fails, it fails on
+///         every rank that took part, and nothing stays open. Exception: over a registered kind,
+///         and over an MPI without MPI's own messages, receives are posted after the ranks have
+///         connected. If the transport of a rank refuses them (`irecv` of dtl_comm_vtable_t), that
+///         rank alone fails, with that status. On the other ranks, operations that need this rank
+///         end with DTL_ERROR_RANK_FAILURE, or at the time limit if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 pub unsafe fn dtl_comm_open(
     desc: *const dtl_comm_desc_t,
@@ -7565,12 +7553,11 @@ unsafe extern "C" {
 ///               receiver continues to wait. dtl_request_cancel and dtl_request_destroy cancel the
 ///               send at any time before it begins.
 /// @return DTL_ERROR_INVALID_HANDLE: `comm` or `event` does not exist. DTL_ERROR_INVALID_ARGUMENT:
-///         `buf` is memory that the host cannot access (dtl_mem_kind_info) and that belongs to
-///         another backend than the event; or `tag`, `count` or `dtype` is invalid.
-///         DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its
-///         device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too
-///         many requests in flight. The request returns later failures, such as
-///         DTL_ERROR_RANK_FAILURE.
+///         `buf` is memory that the host cannot access (dtl_mem_kind_info), of another backend than
+///         the event's; or `tag`, `count` or `dtype` is invalid. DTL_ERROR_INVALID_RANK: `dest` is
+///         not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns later failures, such as DTL_ERROR_RANK_FAILURE.
 /// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, approximately.
 pub unsafe fn dtl_comm_isend_on(
     comm: dtl_comm_t,
@@ -7713,8 +7700,7 @@ unsafe extern "C" {
 ///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
 ///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
 ///         this request. Otherwise a status of the call that started the operation.
-/// Threads: any; if two threads wait for one request, one gets the result, the other
-/// DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
+/// Threads: any; if two wait, one gets DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
 pub unsafe fn dtl_request_wait(
     request: dtl_request_t,
     timeout_ns: u64,
@@ -7876,7 +7862,7 @@ unsafe extern "C" {
 ///
 /// Buffers must not overlap. A parameter accepts DTL_IN_PLACE only if its description says so:
 /// `sbuf` (at the root, if only the root receives), whose data is then in the result buffer, or
-/// `rbuf` of a scatter at the root, whose block then stays in `sbuf`. Elsewhere DTL_IN_PLACE
+/// `rbuf` of a scatter at the root, whose block then stays in `sbuf`. Anywhere else the call
 /// returns DTL_ERROR_INVALID_ARGUMENT. For memory of devices see dtl_comm_send.
 ///
 /// The nonblocking forms (dtl_comm_i...) return a request, see dtl_comm_ibarrier.
@@ -8478,9 +8464,9 @@ unsafe extern "C" {
 /// of `comm`, has its time limit, and stays valid when `comm` is destroyed.
 ///
 /// It uses about 9 KiB per rank and, on kinds "shm" and "threads", shared memory for small
-/// collectives (see docs/explanation/memory.md). Unless a communicator has all ranks of the opened
-/// one in the same order, it uses another 4 bytes for each of its own ranks and each rank of the
-/// opened one. The time for the call does not depend on the number of communicators.
+/// collectives (see docs/explanation/memory.md). Unless it has all ranks of the opened one in the
+/// same order, it uses another 4 bytes for each of its own ranks and of those of the opened one.
+/// The time for the call does not depend on the number of communicators.
 ///
 /// @param out  The communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
 ///             attributes are those that the copy functions of their keys copy.
@@ -8760,8 +8746,8 @@ pub unsafe fn dtl_win_info(
 ) -> dtl_status_t;
 
 /// Ends the current fence epoch on all ranks and opens the next one. Collective. All operations of
-/// the ended epoch are complete, at the origin and at the target, and stores of all ranks to their
-/// own memory are visible to all. An epoch in which nothing was done need not be ended: locks and
+/// the ended epoch are complete at the origin and the target, and stores of all ranks to their own
+/// memory are visible to all. An epoch in which nothing was done need not be ended: locks and
 /// dtl_win_destroy may follow.
 ///
 /// After a failure no fence epoch is open, and none can be opened: use locks, or destroy the
@@ -8778,10 +8764,10 @@ pub unsafe fn dtl_win_info(
 pub safe fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t;
 
 /// Opens a passive-target epoch: locks one target, which makes no call itself. Blocks until the
-/// lock is granted. Locks are granted in the order of the requests (approximately, without
-/// starvation, where ranks access the memory directly). Several targets may be locked at the same
-/// time. The lock of a rank that dies, or leaves by dtl_finalize, is released. (Kind "mpi" does not
-/// report deaths: there it stays locked.)
+/// lock is granted. Requests are granted in order (where ranks access the memory directly, only
+/// approximately, but without starvation). Several targets may be locked at once. The lock of a
+/// rank that dies, or leaves by dtl_finalize, is released. (Kind "mpi" does not report deaths:
+/// there it stays locked.)
 ///
 /// A granted lock ends a fence epoch in which nothing was done. A lock that is not granted changes
 /// nothing: an open fence epoch stays open.
@@ -8798,8 +8784,8 @@ pub safe fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t;
 /// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock.
 pub safe fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_status_t;
 
-/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete, at the
-/// origin and at the target.
+/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete at the
+/// origin and the target.
 ///
 /// @param target  A rank that this rank has locked, or DTL_PROC_NULL (no effect).
 /// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target. DTL_ERROR_TIMEOUT:
@@ -8818,16 +8804,16 @@ pub safe fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t;
 /// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock_all.
 pub safe fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t;
 
-/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete, at the origin and
-/// at the target.
+/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete at the origin and
+/// the target.
 ///
 /// @return DTL_ERROR_INVALID_STATE: there was no dtl_win_lock_all. DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_RANK_FAILURE, or the failure of an operation: see dtl_win_unlock.
 /// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 pub safe fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t;
 
-/// Blocks until this rank's operations on a target are complete, at the origin and at the target.
-/// The lock stays.
+/// Blocks until this rank's operations on a target are complete at the origin and the target. The
+/// lock stays.
 ///
 /// @param target  A rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
@@ -8850,8 +8836,8 @@ pub safe fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t;
 /// Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 pub safe fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t;
 
-/// Blocks until this rank's operations on all targets are complete, at the origin and at the
-/// target. The locks stay.
+/// Blocks until this rank's operations on all targets are complete at the origin and the target.
+/// The locks stay.
 ///
 /// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
 ///         of an operation: see dtl_win_flush.
