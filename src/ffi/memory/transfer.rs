@@ -43,7 +43,7 @@ pub unsafe extern "C" fn dtl_mem_copy(
     })
 }
 
-/// Copies rows of memory whose starts are a pitch apart on each side. Blocks until the copy is
+/// Copies rows of a 2D region, which are a pitch apart on each side. Blocks until the copy is
 /// complete. The memory of each side is determined as in dtl_mem_query.
 ///
 /// @param dst              First byte of the first row. NULL only if nothing is copied.
@@ -122,16 +122,16 @@ unsafe fn rows(
 /// @param ndim           Number of axes, at most 8. 0 is one element.
 /// @param element_bytes  Size of an element in bytes, at least 1. For distances that are not a
 ///                       multiple of it, pass a smaller element and one more axis.
-/// @return DTL_ERROR_NOT_SUPPORTED: there are more axes, or there is no path between the two
+/// @return DTL_ERROR_NOT_SUPPORTED: `ndim` is above 8, or there is no path between the two
 ///         memories. The text has shape and strides.
-///         DTL_ERROR_OUT_OF_BOUNDS: elements lie before or after the allocation that contains the
-///         first one, or the first is in no allocation and others are.
-///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination overlap each other, or elements
-///         of the source (if the strides of the two differ, it is enough that their extents
-///         overlap); `ndim`, a shape or `element_bytes` is not valid; or the extents exceed the
-///         address space. Also if destination axes interleave: an outer stride is smaller than the
-///         extent of an inner axis, as with strides [6, 4] and shape [2, 3], even if no elements
-///         overlap. Then copy in parts, one for each position on an axis.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that contains the first
+///         one, or other elements are in an allocation and the first one is not.
+///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination overlap each other or the source
+///         (if the strides of the two differ, overlapping extents suffice); `ndim`, a shape or
+///         `element_bytes` is not valid; or the extents exceed the address space. Also if
+///         destination axes interleave: an outer stride is smaller than the extent of an inner
+///         axis, as with strides [6, 4] and shape [2, 3], even if no elements overlap. Then copy in
+///         parts, one for each position on an axis.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 /// dtl:dst_strides len(ndim) opt
 /// dtl:src_strides len(ndim) opt
