@@ -3,7 +3,7 @@
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::DTL_MEMORY_DEVICE;
-use crate::error::{Result, fail, failure};
+use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::component::Rows;
@@ -181,18 +181,13 @@ pub(crate) unsafe fn strided(
     }
     let shape = &counts(shape.unwrap_or_default())?;
     // A missing list of strides: the elements lie in a row.
-    let in_bytes = |strides: Option<Vec<i64>>, name: &str| match strides {
-        Some(strides) => strides_in_bytes(&strides, element_bytes, name),
-        None => strided::dense(shape, element_bytes).ok_or_else(|| {
-            failure!(DTL_ERROR_INVALID_ARGUMENT, "shape {shape:?}: more bytes than memory can hold")
-        }),
-    };
+    let dense = strided::dense(shape);
     let axes = Axes {
         dst: Addr::new(dst),
         src: Addr::new(src.cast_mut()),
         shape,
-        dst_strides: &in_bytes(dst_strides, "dst_strides")?,
-        src_strides: &in_bytes(src_strides, "src_strides")?,
+        dst_strides: dst_strides.as_ref().unwrap_or(&dense),
+        src_strides: src_strides.as_ref().unwrap_or(&dense),
         element_bytes,
     };
     let Some(plan) = strided::StridedPlan::new(&axes)? else { return Ok(()) };
@@ -234,17 +229,6 @@ fn counts(shape: Vec<i64>) -> Result<Vec<u64>> {
             shape.get(axis).copied().unwrap_or_default()
         ),
     }
-}
-
-/// Converts strides from elements to bytes.
-fn strides_in_bytes(strides: &[i64], element_bytes: u64, name: &str) -> Result<Vec<i64>> {
-    let bytes = |&stride: &i64| stride.checked_mul(i64::try_from(element_bytes).ok()?);
-    strides.iter().map(bytes).collect::<Option<_>>().ok_or_else(|| {
-        failure!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{name} {strides:?} of {element_bytes} bytes: more bytes than memory can hold"
-        )
-    })
 }
 
 /// Copies a list that may be NULL.
