@@ -11,6 +11,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -49,6 +50,13 @@ fn the_environment_of_each_rank() {
     let jobs: Vec<String> =
         (0..2).map(|_| job(&run(&["-n", "1", "sh", "-c", "echo $DTL_JOB"]))).collect();
     assert_ne!(jobs[0], jobs[1]);
+}
+
+#[test]
+fn arguments_that_are_not_utf_8_reach_the_program() {
+    let odd = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let output = dtlrun(&["-n", "1", "printf", "%s"]).arg(odd).output().unwrap();
+    assert_eq!(output.stdout, odd.as_bytes(), "{}", err(&output));
 }
 
 #[test]

@@ -26,8 +26,9 @@
  *     initialise a static variable. DTL_IS_NULL(h) and DTL_EQUAL(a, b) accept handles of every
  *     type. A handle that was destroyed, was never created or has another type gives
  *     DTL_ERROR_INVALID_HANDLE, never undefined behaviour, even if another thread destroys it at
- *     that moment. A destroy takes effect at once; threads that wait on the object get
- *     DTL_ERROR_CANCELED. The first use of DTL_COMM_WORLD opens it. That call, even a local one,
+ *     that moment. A destroy takes effect at once. Threads that wait on the object get
+ *     DTL_ERROR_CANCELED; of a stream or executor, whose destroy waits for the work, they get the
+ *     result of the work. The first use of DTL_COMM_WORLD opens it. That call, even a local one,
  *     blocks for up to 30 s until all ranks have opened it. DTL_BACKEND_NULL means the calling
  *     thread's current backend. A null stream means the default stream of its current device.
  *  4. Structs that are passed by pointer begin with struct_size. Start each from DTL_<NAME>_INIT.

@@ -2,6 +2,7 @@
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::exit;
 
@@ -9,7 +10,7 @@ use std::process::exit;
 /// the folder, and ends the process: `man1`, `bash`, `zsh` and `fish` below it. The build of the
 /// package calls a program in this way; its users do not.
 pub fn generate<P: CommandFactory>() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let [flag, folder] = &arguments[..] else { return };
     if flag == "--generate" {
         // The pages of `help` would say nothing.
@@ -18,7 +19,7 @@ pub fn generate<P: CommandFactory>() {
         result.unwrap_or_else(|error| {
             drop(std::io::Write::write_all(
                 &mut std::io::stderr(),
-                format!("--generate {folder}: {error}\n").as_bytes(),
+                format!("--generate {}: {error}\n", folder.display()).as_bytes(),
             ));
             exit(1)
         });
