@@ -489,22 +489,16 @@ DTL_NODISCARD dtl_status_t dtl_environment_unregister(const char *name);
 /// one dtl_environment_release.
 ///
 /// 1. Its dependencies start first, in the order of the lists, each of them once. Then its probe is
-/// called, then its init, with a zeroed state block.
-///
+///    called, then its init, with a zeroed state block.
 /// 2. It is started once. Later calls return at once.
-///
 /// 3. The whole dependency graph is checked before any function is called: for unknown names (after
-/// a search for plugins if that was not done yet), insufficient versions and cycles.
-///
+///    a search for plugins if that was not done yet), insufficient versions and cycles.
 /// 4. If a probe or an init fails, the environments that this call started end again in reverse
-/// order. Others stay.
-///
+///    order. Others stay.
 /// 5. If several threads call at once, one calls init. The others wait and get its result, also a
-/// failure.
-///
+///    failure.
 /// 6. An init may require other environments. A cycle that arises in this way is a failure, also
-/// across threads.
-///
+///    across threads.
 /// 7. A failure is not permanent: the next call tries again.
 ///
 /// No lock is held while functions of environments are called.

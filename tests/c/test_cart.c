@@ -6,9 +6,9 @@
 
 #define CHECK_TEXT(part) CHECK(strstr(dtl_last_error(), part) != NULL)
 
-static void expect_dims(int size, int ndims, int a, int b, int c) {
+static void expect_dims(int size, int ndim, int a, int b, int c) {
     int32_t dims[3] = {0, 0, 0};
-    CHECK_OK(dtl_cart_dims(size, dims, ndims));
+    CHECK_OK(dtl_cart_dims(size, dims, ndim));
     CHECK(dims[0] == a && dims[1] == b && dims[2] == c);
 }
 
@@ -34,7 +34,7 @@ static void test_dims(void) {
     CHECK_STATUS(dtl_cart_dims(0, grid, 2), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_cart_dims(4, grid, 0), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_cart_dims(4, dims, 17), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_TEXT("ndims 17");
+    CHECK_TEXT("ndim 17");
     CHECK_STATUS(dtl_cart_dims(4, NULL, 2), DTL_ERROR_NULL_POINTER);
     grid[1] = -2;
     CHECK_STATUS(dtl_cart_dims(4, grid, 2), DTL_ERROR_INVALID_ARGUMENT);

@@ -24,8 +24,8 @@ static void refuse(const char* path, dtl_status_t status, const char* reason) {
 static void test_wrong_answers(void) {
     refuse(in(plugins, "no_entry.so"), DTL_ERROR_INVALID_ARGUMENT, "it exports no dtl_plugin_entry_v1");
     refuse(in(plugins, "entry_fails.so"), DTL_ERROR_UNAVAILABLE, "no licence file");
-    refuse(in(plugins, "too_new.so"), DTL_ERROR_INCOMPATIBLE_ABI, "it speaks ABI versions 3 to 4, this library 1 to 1");
-    refuse(in(plugins, "wrong_range.so"), DTL_ERROR_INVALID_ARGUMENT, "ABI versions 9 to 1");
+    refuse(in(plugins, "too_new.so"), DTL_ERROR_INCOMPATIBLE_ABI, "it speaks ABI versions 4 to 5, this library 2 to 2");
+    refuse(in(plugins, "wrong_range.so"), DTL_ERROR_INVALID_ARGUMENT, "ABI versions 9 to 2");
     refuse(in(plugins, "no_load.so"), DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_t.load is NULL");
     refuse(in(plugins, "no_name.so"), DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_t.name is NULL");
     refuse(in(plugins, "not_filled_in.so"), DTL_ERROR_INVALID_ARGUMENT, "struct_size is 0");

@@ -50,7 +50,7 @@ rows() {
         }'
     # How many instructions an MPI takes is not ours.
     counted DTL_MPI_LIBRARY=$mpich mpi_message_8 | awk -v rounds="$rounds" '
-        /\[.*libdtl\.so\.0\]/ {
+        /\[.*libdtl\.so\.0\.2\]/ {
             count = $1
             gsub(",", "", count)
             sum += count

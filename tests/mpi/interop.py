@@ -45,13 +45,17 @@ class RecvInfo(ctypes.Structure):
 class Desc(ctypes.Structure):
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("kind", ctypes.c_char_p),
         ("rank", ctypes.c_int32),
         ("size", ctypes.c_int32),
+        ("reserved", ctypes.c_uint32),
+        ("flags", ctypes.c_uint64),
+        ("kind", ctypes.c_char_p),
         ("job", ctypes.c_char_p),
         ("timeout_ns", ctypes.c_uint64),
-        ("native", ctypes.c_void_p),
+        ("mpi_comm", ctypes.c_void_p),
+        ("rdma", ctypes.c_void_p),
+        ("config", ctypes.c_void_p),
+        ("over", Handle),
     ]
 
 
@@ -93,8 +97,8 @@ def opened(comm):
 
 def opened_as(comm, flags=0, timeout_ns=0):
     fint, out = ctypes.c_int32(comm.py2f()), Handle()
-    native = ctypes.cast(ctypes.byref(fint), ctypes.c_void_p)
-    desc = Desc(ctypes.sizeof(Desc), flags, b"mpi", 0, 0, None, timeout_ns, native)
+    mpi_comm = ctypes.cast(ctypes.byref(fint), ctypes.c_void_p)
+    desc = Desc(ctypes.sizeof(Desc), flags=flags, kind=b"mpi", timeout_ns=timeout_ns, mpi_comm=mpi_comm)
     call("dtl_comm_open", ctypes.byref(desc), ctypes.byref(out))
     return out
 
@@ -210,7 +214,7 @@ def main():
     if order == "dtl-starts":
         assert not MPI.Is_initialized()
         comm = Handle()
-        desc = Desc(ctypes.sizeof(Desc), 0, b"mpi", 0, 0, None, 0, None)
+        desc = Desc(ctypes.sizeof(Desc), kind=b"mpi")
         call("dtl_comm_open", ctypes.byref(desc), ctypes.byref(comm))
         assert MPI.Is_initialized() and MPI.Query_thread() == MPI.THREAD_MULTIPLE
     world = MPI.COMM_WORLD

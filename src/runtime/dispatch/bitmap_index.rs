@@ -17,6 +17,8 @@ pub type Slots = [dtl_enum_word_t; 3];
 
 /// Maximum number of keys in one index.
 pub const MOST: usize = 1024;
+/// Number of 64-bit words in a row of bits.
+const WORDS: usize = MOST / 64;
 
 /// Returns the template of an enumeration word: the word with its instance number (lower 32 bits)
 /// cleared.
@@ -323,6 +325,24 @@ impl Iterator for MatchingPositions<'_> {
         let at = self.before + self.bits.trailing_zeros() as usize;
         self.bits &= self.bits - 1;
         Some(at)
+    }
+}
+
+/// Set of key indices of a `BitmapIndex`, stored as a fixed-size bitmap without heap allocation.
+#[derive(Default)]
+pub struct PositionSet([u64; WORDS]);
+
+impl PositionSet {
+    /// Inserts the index `at` into the set.
+    pub fn set(&mut self, at: usize) {
+        if let Some(word) = self.0.get_mut(at / 64) {
+            *word |= 1 << (at % 64);
+        }
+    }
+
+    /// Returns true if the set contains the index `at`.
+    pub fn has(&self, at: usize) -> bool {
+        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 }
 

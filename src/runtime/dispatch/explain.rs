@@ -45,7 +45,7 @@ pub fn explain(dispatcher: &Dispatcher, inside: &Guard, query: &Query) -> String
 
 fn walk(text: &mut String, operation: &OperationHandlers, query: &Query) {
     let queried = slots(query);
-    for entry in operation.predicated.fitting(&queried) {
+    for (_, entry) in operation.predicated.fitting(&queried) {
         let of = &entry.registration;
         let verdict = match of.accepts(query) {
             Ok(true) => "its predicate is true".to_owned(),
@@ -54,7 +54,7 @@ fn walk(text: &mut String, operation: &OperationHandlers, query: &Query) {
         };
         line(text, entry, &format!("priority {}, {verdict}", of.priority));
     }
-    for entry in operation.plain.fitting(&queried) {
+    for (_, entry) in operation.plain.fitting(&queried) {
         line(text, entry, "no predicate");
     }
     if let Some(default) = &operation.default {

@@ -98,6 +98,8 @@ pub struct Registration {
     replaces: bool,
     functions: Option<Box<dyn Handler>>,
     dispatcher: dtl_dispatcher_t,
+    /// Sequence number of the registration; later registrations have higher numbers.
+    number: u64,
     id: AtomicU64,
 }
 
@@ -152,6 +154,7 @@ pub struct Dispatcher {
 #[derive(Default)]
 struct Writer {
     registered: Vec<Arc<Registration>>,
+    count: u64,
     is_closed: bool,
 }
 
@@ -271,7 +274,7 @@ impl Dispatcher {
             (false, false) => Role::Plain,
             (false, true) => Role::Default,
         };
-        let made = Registration {
+        let mut made = Registration {
             name: wanted.name,
             keys,
             action: wanted.action,
@@ -280,10 +283,13 @@ impl Dispatcher {
             replaces: wanted.flags & DTL_DISPATCH_REPLACE != 0,
             functions: wanted.functions,
             dispatcher: handle,
+            number: 0,
             id: AtomicU64::new(0),
         };
         let mut writer = self.writer.lock();
         writer.check(&made).inspect_err(|_| made.disown())?;
+        writer.count += 1;
+        made.number = writer.count;
         let made = Arc::new(made);
         let Some(id) = REGISTRATIONS.insert(Arc::clone(&made)) else {
             made.disown();

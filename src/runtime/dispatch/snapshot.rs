@@ -1,7 +1,7 @@
 //! Immutable snapshot of a dispatcher's handlers, indexed by key. A new snapshot is created
 //! whenever a handler is registered or unregistered.
 
-use super::bitmap_index::{self, BitmapIndex, Map, Slots};
+use super::bitmap_index::{self, BitmapIndex, Map, PositionSet, Slots};
 use super::{Action, Query, Registration, Role};
 use crate::abi::devices::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::enums::*;
@@ -20,6 +20,9 @@ pub struct ChainEntry {
     pub key: Slots,
     /// Registered handler.
     pub registration: Arc<Registration>,
+    /// Indices of all entries of this handler in the [`Chain`]. They are used to call the handler's
+    /// predicate at most once for a query.
+    others: Vec<usize>,
 }
 
 /// Handlers with their keys, in the order of rule 1 of `dtl_dispatch_key_t` (from specific to
@@ -40,16 +43,35 @@ impl Chain {
             let of = &entry.registration;
             (bitmap_index::rank(&entry.key), entry.key, Reverse(of.priority))
         });
-        let keys: Vec<_> = entries.iter().map(|entry| entry.key).collect();
-        let handles = entries.iter().map(|entry| quick_handle(&entry.registration)).collect();
-        Chain { sieve: BitmapIndex::new(&keys), entries, handles }
+        Chain { sieve: BitmapIndex::new(&[]), entries, handles: Vec::new() }
     }
 
     /// Creates a chain with one handler for each key: the handler registered last, which replaces
     /// earlier ones.
-    fn without_predicates(entries: Vec<ChainEntry>) -> Self {
-        let latest: BTreeMap<_, _> = entries.into_iter().map(|entry| (entry.key, entry)).collect();
-        Chain::new(latest.into_values().collect())
+    fn without_predicates(mut entries: Vec<ChainEntry>) -> Self {
+        entries.reverse(); // the stable sort then puts the latest of equal keys first
+        let mut chain = Chain::new(entries);
+        chain.entries.dedup_by_key(|entry| entry.key);
+        chain.finish()
+    }
+
+    fn with_predicates(entries: Vec<ChainEntry>) -> Self {
+        let mut chain = Chain::new(entries);
+        let mut places: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for (at, entry) in chain.entries.iter().enumerate() {
+            places.entry(entry.registration.number).or_default().push(at);
+        }
+        for entry in &mut chain.entries {
+            entry.others = places.get(&entry.registration.number).cloned().unwrap_or_default();
+        }
+        chain.finish()
+    }
+
+    fn finish(mut self) -> Self {
+        let keys: Vec<_> = self.entries.iter().map(|entry| entry.key).collect();
+        self.sieve = BitmapIndex::new(&keys);
+        self.handles = self.entries.iter().map(|entry| quick_handle(&entry.registration)).collect();
+        self
     }
 
     /// Returns the first handler whose key matches the query `slots`.
@@ -57,18 +79,11 @@ impl Chain {
         self.entries.get(self.sieve.first(slots)?).map(|entry| &entry.registration)
     }
 
-    /// Returns all entries whose keys match the query `slots`, in the order of rule 1 of
-    /// `dtl_dispatch_key_t`.
+    /// Returns all entries whose keys match the query `slots`, with their indices, in the order of
+    /// rule 1 of `dtl_dispatch_key_t`.
     #[inline]
-    pub fn fitting(&self, slots: &Slots) -> impl Iterator<Item = &ChainEntry> {
-        self.sieve.all(slots).filter_map(|at| self.entries.get(at))
-    }
-
-    /// Returns true if one of the first `count` entries that match the query `slots` belongs to
-    /// the handler `of`.
-    #[cold]
-    fn has_before(&self, slots: &Slots, count: usize, of: &Arc<Registration>) -> bool {
-        self.fitting(slots).take(count).any(|entry| Arc::ptr_eq(&entry.registration, of))
+    pub fn fitting(&self, slots: &Slots) -> impl Iterator<Item = (usize, &ChainEntry)> {
+        self.sieve.all(slots).filter_map(|at| Some((at, self.entries.get(at)?)))
     }
 }
 
@@ -112,6 +127,7 @@ impl OperationHandlers {
                 let entry = |key| ChainEntry {
                     key: super::slots_of(key),
                     registration: Arc::clone(registration),
+                    others: Vec::new(),
                 };
                 keys.map(entry).collect()
             };
@@ -121,7 +137,7 @@ impl OperationHandlers {
                 .flat_map(entries)
                 .collect()
         };
-        let predicated = Chain::new(of_role(Role::Predicated));
+        let predicated = Chain::with_predicates(of_role(Role::Predicated));
         let default = of_role(Role::Default).pop().map(|entry| entry.registration);
         OperationHandlers {
             has_predicates: !predicated.entries.is_empty(),
@@ -185,9 +201,12 @@ impl OperationHandlers {
         query: &Query,
         is_strict: bool,
     ) -> Result<Option<&Arc<Registration>>> {
+        // Created when the predicate of a handler with several keys is false: most queries never
+        // need these 128 bytes.
+        let mut refused: Option<PositionSet> = None;
         let mut first_key = None;
         let mut winner: Option<&ChainEntry> = None;
-        for (count, entry) in self.predicated.fitting(slots).enumerate() {
+        for (at, entry) in self.predicated.fitting(slots) {
             let of = &entry.registration;
             if let Some(best) = winner {
                 if entry.key != best.key || of.priority < best.registration.priority {
@@ -197,12 +216,14 @@ impl OperationHandlers {
             if is_strict && *first_key.get_or_insert(entry.key) != entry.key {
                 break;
             }
-            // The predicate of a handler is called at most once: an earlier entry of this handler
-            // has called it, and it was false.
-            if of.keys.len() > 1 && self.predicated.has_before(slots, count, of) {
+            if refused.as_ref().is_some_and(|refused| refused.has(at)) {
                 continue;
             }
             match (of.accepts(query)?, winner) {
+                (false, _) if entry.others.len() > 1 => {
+                    let refused = refused.get_or_insert_default();
+                    entry.others.iter().for_each(|&other| refused.set(other));
+                }
                 (false, _) => {}
                 (true, None) => winner = Some(entry),
                 (true, Some(best)) => {

@@ -224,7 +224,7 @@ fn a_refusal_has_the_reason_and_a_good_one_its_backends() {
     let folder = Folder::new();
     let (status, line) = probe(&folder.bad("TOO_NEW"));
     assert!(status == 1 && line.starts_with("refused "), "{status} {line}");
-    assert!(line.contains("it speaks ABI versions 3 to 4, this library 1 to 1"), "{line}");
+    assert!(line.contains("it speaks ABI versions 4 to 5, this library 2 to 2"), "{line}");
     let good = folder.plugin("good.so", "good.c", &["-std=c11", "-D_POSIX_C_SOURCE=200809L"]);
     let (status, line) = probe(&good);
     let expected =
