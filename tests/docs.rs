@@ -5,7 +5,8 @@
 //! command that starts it; a block ```text that follows it is its output. `<!-- plugin: libx.so
 //! -->` before a block makes it a plugin file, which the later programs of the document find.
 //! Blocks with a file name (```c pi.c) and the commands beside them need an installed library:
-//! `tests/tutorial/run.py` runs those.
+//! `tests/tutorial/run.py` runs those. `docs/blocks.rs` compiles blocks of other languages, and
+//! `docs/shell.rs` checks the names in commands.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,8 +16,12 @@
     reason = "a test fails by panicking and speaks to its reader"
 )]
 
+#[path = "docs/blocks.rs"]
+mod blocks;
 #[path = "common/programs.rs"]
 mod programs;
+#[path = "docs/shell.rs"]
+mod shell;
 #[path = "docs/site.rs"]
 mod site;
 

@@ -4,7 +4,7 @@
 enum { DEVICES = 2 };
 static __thread int32_t current; /* each thread has its own */
 
-/* (required) The number of devices. 0 is a number, not a failure. */
+/* (required) Writes the number of devices. 0 is valid. */
 static dtl_status_t device_count(void *self, int32_t *out_count)
 {
     (void)self;
@@ -12,8 +12,8 @@ static dtl_status_t device_count(void *self, int32_t *out_count)
     return DTL_SUCCESS;
 }
 
-/* (required) Makes a device, 0 … count-1, the calling thread's current one (as cudaSetDevice). Each thread has
- * its own. */
+/* (required) Sets the current device of the calling thread, 0 to count-1. Corresponds to
+ * cudaSetDevice. Each thread has its own. */
 static dtl_status_t device_set(void *self, int32_t device)
 {
     if (device < 0 || device >= DEVICES) {
@@ -23,8 +23,9 @@ static dtl_status_t device_set(void *self, int32_t device)
     return DTL_SUCCESS;
 }
 
-/* (required) The calling thread's current device: 0, or what the driver says, where device_set was never called.
- * Asked only in such threads: the library remembers what a thread has set. */
+/* (required) Writes the current device of the calling thread: the argument of its last device_set,
+ * or, if there was none, 0 or the device that is current in the driver. The library calls it only
+ * in threads that have not called dtl_backend_set_device for this backend. */
 static dtl_status_t device_get(void *self, int32_t *out_device)
 {
     (void)self;

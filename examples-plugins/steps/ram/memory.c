@@ -1,15 +1,15 @@
-/* ram, the memory component. Works on the calling thread's current device. */
+/* ram, the memory component. alloc applies to the calling thread's current device. */
 #define _POSIX_C_SOURCE 200809L
 #include "ram.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* (required) Allocates size_bytes (at least 1), aligned to `alignment` (a power of two, at least 1). Several
- * threads at once.
- * Errors: DTL_ERROR_NOT_SUPPORTED for a kind that you do not have, DTL_ERROR_OUT_OF_MEMORY. */
-static dtl_status_t memory_alloc(void *self, uint64_t size_bytes, uint64_t alignment, dtl_enum_word_t kind,
-                                 void **out_ptr)
+/* (required) Allocates size_bytes (at least 1), aligned to `alignment` (a power of two, at least
+ * 1). Called by several threads at once.
+ * Errors: DTL_ERROR_NOT_SUPPORTED for an unknown kind, DTL_ERROR_OUT_OF_MEMORY. */
+static dtl_status_t memory_alloc(void *self, uint64_t size_bytes, uint64_t alignment,
+                                 dtl_enum_word_t kind, void **out_ptr)
 {
     if (kind != DTL_MEMORY_HOST && kind != DTL_MEMORY_DEVICE) {
         return ram_fail(self, DTL_ERROR_NOT_SUPPORTED, "it has memory of the kinds HOST and DEVICE");
@@ -21,8 +21,8 @@ static dtl_status_t memory_alloc(void *self, uint64_t size_bytes, uint64_t align
     return DTL_SUCCESS;
 }
 
-/* (required) Frees what memory_alloc gave; size, alignment and kind are those of the allocation. Any thread, not
- * only the one that allocated. The library has checked the pointer. */
+/* (required) Frees memory of memory_alloc. Size, alignment and kind are those of the allocation.
+ * Any thread calls it, not only the one that allocated. The library has checked the pointer. */
 static dtl_status_t memory_free(void *self, void *ptr, uint64_t size_bytes, uint64_t alignment,
                                 dtl_enum_word_t kind)
 {

@@ -1,11 +1,13 @@
-/* ram, the transfer component. At least one side of a copy is memory of this backend; the other is its own or
- * DTL_MEMORY_HOST. Copies to other backends' memory go through the host, which the library does. */
+/* ram, the transfer component. At least one side of a copy is memory of this backend, passed
+ * with its kind. The other side is also such memory, or any memory that the host can access, passed
+ * as DTL_MEMORY_HOST. Either side may be on a device other than the calling thread's current one.
+ * Copies to memory of other backends go through the host; the library does that. */
 #include "ram.h"
 
 #include <string.h>
 
-/* (required) Copies size_bytes (at least 1) and returns when it is done. The ranges do not overlap. Several threads
- * at once. */
+/* (required) Copies size_bytes (at least 1), and returns when the copy is done. The ranges do not
+ * overlap. Called by several threads at once. */
 static dtl_status_t transfer_copy(void *self, void *dst, dtl_enum_word_t dst_kind, const void *src,
                                   dtl_enum_word_t src_kind, uint64_t size_bytes)
 {

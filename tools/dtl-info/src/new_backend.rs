@@ -174,7 +174,10 @@ fn values(name: &str, components: &[Component], language: Language) -> Vec<(&'st
         ("NOTHROW", of_language("", " noexcept")),
         (
             "THROW_RULE",
-            of_language("", " (The noexcept makes one that gets out end the process: catch it.)"),
+            of_language(
+                "",
+                "\n * With noexcept, an exception that leaves a slot ends the process: catch it.",
+            ),
         ),
         ("LANGUAGE", of_language("C", "CXX")),
         ("STANDARD", of_language("c_std_11", "cxx_std_17")),

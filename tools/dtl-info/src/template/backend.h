@@ -1,4 +1,4 @@
-/* @NAME@: what its files share. Each component has a file; @PLUGIN@ puts them together. */
+/* @NAME@: declarations shared by its files, one for each component and @PLUGIN@. */
 #ifndef @UPPER@_H
 #define @UPPER@_H
 
@@ -6,17 +6,18 @@
 
 #include <stdint.h>
 
-/* The backend's state: `self` of every slot. load makes it, destroy ends it; in between it belongs to all
- * threads, so guard what changes. */
+/* State of the backend: `self` of every slot. load creates it, and destroy frees it. All threads
+ * use it meanwhile, so protect fields that change. */
 typedef struct @ID@_backend_t {
-    const dtl_host_api_t *host; /* what the library gives a plugin; lives as long as the process */
+    const dtl_host_api_t *host; /* valid until the process ends */
 } @ID@_backend_t;
 
-/* Notes a text (as printf) for the failing status that a slot is about to return, and gives the status back.
- * Name what is wrong and say what to do: dtl_last_error shows it behind "backend @NAME@: <slot>: <status>: ". */
+/* Sets the text (as printf) for the failing status that a slot is about to return, and returns that
+ * status. Name the cause and the remedy. dtl_last_error shows the text after
+ * "backend @NAME@: <slot>: <status>: ". */
 dtl_status_t @ID@_fail(const void *self, dtl_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The components' tables. */
+/* Tables of the components. */
 @DECLARATIONS@
 #endif

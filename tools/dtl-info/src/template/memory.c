@@ -1,18 +1,18 @@
-/* @NAME@, the memory component. Works on the calling thread's current device. */
+/* @NAME@, the memory component. alloc applies to the calling thread's current device. */
 #include "@HEADER@"
 
-/* (required) Allocates size_bytes (at least 1), aligned to `alignment` (a power of two, at least 1). Several
- * threads at once.
- * Errors: DTL_ERROR_NOT_SUPPORTED for a kind that you do not have, DTL_ERROR_OUT_OF_MEMORY. */
-static dtl_status_t memory_alloc(void *self, uint64_t size_bytes, uint64_t alignment, dtl_enum_word_t kind,
-                                 void **out_ptr)@NOTHROW@
+/* (required) Allocates size_bytes (at least 1), aligned to `alignment` (a power of two, at least
+ * 1). Called by several threads at once.
+ * Errors: DTL_ERROR_NOT_SUPPORTED for an unknown kind, DTL_ERROR_OUT_OF_MEMORY. */
+static dtl_status_t memory_alloc(void *self, uint64_t size_bytes, uint64_t alignment,
+                                 dtl_enum_word_t kind, void **out_ptr)@NOTHROW@
 {
     (void)size_bytes, (void)alignment, (void)kind, (void)out_ptr;
     return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "memory_alloc is not written yet");
 }
 
-/* (required) Frees what memory_alloc gave; size, alignment and kind are those of the allocation. Any thread, not
- * only the one that allocated. The library has checked the pointer. */
+/* (required) Frees memory of memory_alloc. Size, alignment and kind are those of the allocation.
+ * Any thread calls it, not only the one that allocated. The library has checked the pointer. */
 static dtl_status_t memory_free(void *self, void *ptr, uint64_t size_bytes, uint64_t alignment,
                                 dtl_enum_word_t kind)@NOTHROW@
 {
@@ -25,23 +25,28 @@ dtl_memory_vtable_t @ID@_memory_table(void)
     dtl_memory_vtable_t table = DTL_MEMORY_VTABLE_INIT;
     table.alloc = memory_alloc;
     table.free = memory_free;
-    /* Optional. A slot that stays NULL:
+    /* Optional slots, and what happens while they are NULL:
      *
      *   dtl_status_t kind_info(void *self, dtl_enum_word_t kind, dtl_mem_kind_info_t *out_info)
-     *       Describes a kind: `properties` (DTL_MEMORY_HOST_ACCESSIBLE and the like), `alignment` that every
-     *       allocation has, `name`. DTL_ERROR_NOT_SUPPORTED for kinds that you do not have.
-     *       NULL: DTL_MEMORY_HOST is host memory, DTL_MEMORY_DEVICE only this backend can touch.
+     *       Describes a kind: `properties` (DTL_MEMORY_HOST_ACCESSIBLE, ...), `alignment` that
+     *       every allocation has, `name`. DTL_ERROR_NOT_SUPPORTED for an unknown kind.
+     *       NULL: DTL_MEMORY_HOST is treated as host memory, and DTL_MEMORY_DEVICE as memory that
+     *       only this backend can access.
      *   dtl_status_t memory_info(void *self, uint64_t *out_free, uint64_t *out_total)
-     *       Bytes; 0 = unknown.                                             NULL: DTL_ERROR_NOT_SUPPORTED.
+     *       Writes free and total bytes; 0 = unknown.
+     *       NULL: DTL_ERROR_NOT_SUPPORTED.
      *
-     * All three of these, or none (then dtl_mem_export: DTL_ERROR_NOT_SUPPORTED). For kinds whose properties have
-     * DTL_MEMORY_EXPORTABLE:
+     * The next three are all present or all NULL (then dtl_mem_export is DTL_ERROR_NOT_SUPPORTED).
+     * They are for kinds with the property DTL_MEMORY_EXPORTABLE:
+     *
      *   dtl_status_t export_handle(void *self, void *ptr, uint64_t size_bytes, uint64_t alignment,
      *                              dtl_enum_word_t kind, void *out_bytes)
-     *       Writes what another process of the node needs: DTL_MEM_HANDLE_ROOM bytes, aligned to 8.
-     *   dtl_status_t import_handle(void *self, const void *bytes, uint64_t size_bytes, uint64_t alignment,
-     *                              dtl_enum_word_t kind, void **out_ptr)
-     *       There: the same memory at an address of its own. DTL_ERROR_INVALID_HANDLE if it is gone.
+     *       Writes the data with which another process on this node imports the allocation:
+     *       DTL_MEM_HANDLE_ROOM bytes, aligned to 8.
+     *   dtl_status_t import_handle(void *self, const void *bytes, uint64_t size_bytes,
+     *                              uint64_t alignment, dtl_enum_word_t kind, void **out_ptr)
+     *       Maps the allocation into this process; each call writes a different address.
+     *       DTL_ERROR_INVALID_HANDLE if the exporter has freed the memory or ended.
      *   dtl_status_t close_handle(void *self, void *ptr, uint64_t size_bytes, uint64_t alignment,
      *                             dtl_enum_word_t kind)
      *       Unmaps memory of import_handle; it stays allocated for its other users.

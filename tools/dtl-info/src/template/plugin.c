@@ -1,8 +1,11 @@
-/* @NAME@, the plugin: its entry, and the table that its components fill in.
+/* @NAME@, the plugin: its entry, and the table of its components.
  *
- * The rules for all slots: they come from any thread, and no lock of the library's is held. They return a status;
- * outputs count only with DTL_SUCCESS. They call no dtl_ function on this backend, and no longjmp and no
- * exception leaves them.@THROW_RULE@ Nothing of the library is linked: what a plugin may call is in dtl_host_api_t. */
+ * Rules for all slots: they are called from any thread, with no lock of the library held. They
+ * return a status; outputs are read only after DTL_SUCCESS. They must not call dtl_ functions on
+ * this backend. No longjmp and no exception leaves them.@THROW_RULE@
+ *
+ * The plugin is not linked with the library. The functions that it may call are in
+ * dtl_host_api_t. */
 #include "@HEADER@"
 
 #include <stdarg.h>
@@ -21,13 +24,15 @@ dtl_status_t @ID@_fail(const void *self, dtl_status_t status, const char *format
     return status;
 }
 
-/* Whether it can run on this machine: is the hardware there, the driver, the library? Say why not in `why` (cap
- * bytes), so that a reader knows what to install. "No" is no failure. Asked once for each dtl_init. */
+/* Checks whether the backend can run on this machine: hardware, driver, vendor library. Writes the
+ * reason into `why` (cap bytes) if it cannot, with what to install. That is DTL_SUCCESS, not a
+ * failure. Called once for each dtl_init. */
 static dtl_status_t is_available(void *self, int32_t *out_yes, char *why, uint64_t cap)@NOTHROW@
 {
     (void)self;
     *out_yes = 0; /* 1 when the slots are written */
-    snprintf(why, cap, "its slots are still those of the template; is_available in @PLUGIN@ says so");
+    snprintf(why, cap,
+             "its slots are still those of the template; is_available in @PLUGIN@ reports this");
     return DTL_SUCCESS;
 }
 
@@ -37,11 +42,12 @@ static void destroy(void *self)@NOTHROW@
     free(self);
 }
 
-/* Registers the backend: when the plugin is loaded, and again after dtl_finalize and dtl_init. Be quick and
- * leave hardware alone; is_available and the slots are for that. Several names may be registered. */
+/* Registers the backend, when the plugin is loaded and again after dtl_finalize and dtl_init. It
+ * must be quick and must not access hardware; is_available and the slots do. It may register
+ * several names. */
 static dtl_status_t load(const dtl_host_api_t *host)@NOTHROW@
 {
-    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT; /* copied, and so are the components' */
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT; /* copied, with its components */
 @TABLES@    dtl_backend_t handle;
     @ID@_backend_t *backend = (@ID@_backend_t *)calloc(1, sizeof *backend);
     if (backend == NULL) {
@@ -50,7 +56,7 @@ static dtl_status_t load(const dtl_host_api_t *host)@NOTHROW@
     backend->host = host;
 @FILLS@    table.is_available = is_available;
     table.destroy = destroy;
-    table.auto_priority = DTL_BACKEND_PRIORITY; /* of dtl_add_backend; INT32_MIN = only by name */
+    table.auto_priority = DTL_BACKEND_PRIORITY; /* of dtl_add_backend; INT32_MIN: only by name */
     const dtl_status_t status = host->backend_register("@NAME@", &table, backend, 0, &handle);
     if (status != DTL_SUCCESS) {
         free(backend); /* destroy is not called then */
@@ -58,10 +64,10 @@ static dtl_status_t load(const dtl_host_api_t *host)@NOTHROW@
     return status;
 }
 
-/* The one symbol of the file. It says what the plugin is and does nothing else. */
+/* The only exported symbol. It describes the plugin and does nothing else. */
 DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out)
 {
-    dtl_plugin_t plugin = DTL_PLUGIN_INIT; /* sizes, versions, how this compiler lays out the header's structs */
+    dtl_plugin_t plugin = DTL_PLUGIN_INIT; /* versions, sizes and layouts of the header's structs */
     (void)host;
     plugin.name = "@NAME@";
     plugin.version = "0.1";

@@ -1,9 +1,11 @@
-/* @NAME@, the transfer component. At least one side of a copy is memory of this backend; the other is its own or
- * DTL_MEMORY_HOST. Copies to other backends' memory go through the host, which the library does. */
+/* @NAME@, the transfer component. At least one side of a copy is memory of this backend, passed
+ * with its kind. The other side is also such memory, or any memory that the host can access, passed
+ * as DTL_MEMORY_HOST. Either side may be on a device other than the calling thread's current one.
+ * Copies to memory of other backends go through the host; the library does that. */
 #include "@HEADER@"
 
-/* (required) Copies size_bytes (at least 1) and returns when it is done. The ranges do not overlap. Several threads
- * at once. */
+/* (required) Copies size_bytes (at least 1), and returns when the copy is done. The ranges do not
+ * overlap. Called by several threads at once. */
 static dtl_status_t transfer_copy(void *self, void *dst, dtl_enum_word_t dst_kind, const void *src,
                                   dtl_enum_word_t src_kind, uint64_t size_bytes)@NOTHROW@
 {
@@ -15,13 +17,18 @@ dtl_transfer_vtable_t @ID@_transfer_table(void)
 {
     dtl_transfer_vtable_t table = DTL_TRANSFER_VTABLE_INIT;
     table.copy = transfer_copy;
-    /* Optional. A slot that stays NULL:
+    /* Optional slots, and what happens while they are NULL:
      *
-     *   dtl_status_t copy_async(void *self, void *stream, void *dst, dtl_enum_word_t dst_kind, const void *src,
-     *                           dtl_enum_word_t src_kind, uint64_t size_bytes)
-     *       Queues a copy on a stream of the exec component.  NULL: the stream is waited for, then copy.
-     *   copy_2d: rows, pitch apart (see dtl.h).               NULL: copy, row by row.
-     *   dtl_status_t fill(void *self, void *dst, dtl_enum_word_t kind, uint8_t value, uint64_t size_bytes)
-     *       Sets bytes.                                       NULL: copied from a filled host buffer. */
+     *   dtl_status_t copy_async(void *self, void *stream, void *dst, dtl_enum_word_t dst_kind,
+     *                           const void *src, dtl_enum_word_t src_kind, uint64_t size_bytes)
+     *       Queues a copy on a stream of the exec component.
+     *       NULL: the library waits for the stream, then calls copy.
+     *   copy_2d (see dtl_transfer_vtable_t in dtl_backend.h)
+     *       Copies rows that are a pitch apart.
+     *       NULL: copy is called for each row.
+     *   dtl_status_t fill(void *self, void *dst, dtl_enum_word_t kind, uint8_t value,
+     *                     uint64_t size_bytes)
+     *       Sets bytes.
+     *       NULL: the library copies a filled host buffer. */
     return table;
 }
