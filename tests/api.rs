@@ -96,8 +96,12 @@ fn every_macro_is_described() {
     let missing: BTreeSet<&str> = defined.filter(|name| !described.contains(name)).collect();
     assert!(missing.is_empty(), "dtl-api.json does not describe {missing:?}");
     let inline = headers.lines().filter_map(|line| line.strip_prefix("static inline "));
-    let inline = inline.map(|rest| rest.split('(').next().unwrap().rsplit([' ', '*']).next().unwrap());
-    assert_eq!(inline.collect::<Vec<_>>(), items(&description, "inline").map(name).collect::<Vec<_>>());
+    let inline =
+        inline.map(|rest| rest.split('(').next().unwrap().rsplit([' ', '*']).next().unwrap());
+    assert_eq!(
+        inline.collect::<Vec<_>>(),
+        items(&description, "inline").map(name).collect::<Vec<_>>()
+    );
 }
 
 /// Returns the C spelling of a type.

@@ -141,7 +141,9 @@ pub fn version(root: &Path) -> Outcome<String> {
 
 pub fn version_macros(root: &Path) -> Outcome<String> {
     let version = version(root)?;
-    let mut text = String::from("/// Version of this header. dtl_version_string returns that of the library.\n");
+    let mut text = String::from(
+        "/// Version of this header. dtl_version_string returns that of the library.\n",
+    );
     for (name, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(version.split('.')) {
         writeln!(text, "#define DTL_VERSION_{name} {number}")?;
     }

@@ -18,7 +18,12 @@ pub fn section(root: &Path, source: &Source, header: &str) -> Outcome<Option<Val
     let title = match banner.map(|line| line.trim_start_matches([' ', '*'])) {
         Some(line) if header != "dtl.h" => {
             let first = line.split(['.', ',']).next().unwrap_or_default();
-            first.chars().take(1).flat_map(char::to_lowercase).chain(first.chars().skip(1)).collect()
+            first
+                .chars()
+                .take(1)
+                .flat_map(char::to_lowercase)
+                .chain(first.chars().skip(1))
+                .collect()
         }
         _ => TITLE.to_owned(),
     };
