@@ -298,6 +298,15 @@ fn names_are_explained() {
 
 #[test]
 fn an_unknown_name_is_refused_with_its_likes() {
+    for (name, part) in [
+        ("DTL_CHECK", "#define DTL_CHECK(call)"),
+        ("DTL_PLUGIN_INIT", "dtl_plugin_t: "),
+        ("MPI_Send", "dtl_comm_send\n"),
+        ("cudaMalloc", "dtl_mem_alloc\n"),
+        ("libdtl", "1. Names and order."),
+    ] {
+        assert!(explained(name).contains(part), "{name}");
+    }
     let output = run(&["explain", "dtl_comm_send", "dtl_comm_sned"], &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(out(&output).is_empty());

@@ -2,7 +2,7 @@
 //! another interface.
 
 use crate::noun::{self, term};
-use crate::{Api, Block, Page};
+use crate::{Api, Block, Page, statuses};
 
 /// Name of the overview.
 pub const OVERVIEW: &str = "libdtl";
@@ -74,11 +74,12 @@ pub(crate) fn rules() -> Vec<String> {
     }
     let short = rules.iter().map(|rule| {
         // Number, title, sentence. A first sentence that is no title is all.
-        let mut ends = rule.match_indices(". ").map(|(at, _)| at + 1).skip(1);
-        let title = ends.next().unwrap_or(rule.len());
-        let is_title = rule.get(..title).is_some_and(|text| text.split(' ').count() < 6);
-        let end = if is_title { ends.next().unwrap_or(rule.len()) } else { title };
-        rule.get(..end).unwrap_or(rule).to_owned()
+        let mut parts = rule.splitn(2, ". ");
+        let (number, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let sentences = statuses::sentences(text);
+        let is_title = sentences.first().is_some_and(|first| first.split(' ').count() < 6);
+        let count = if is_title { 2 } else { 1 };
+        format!("{number}. {}", sentences.into_iter().take(count).collect::<Vec<_>>().join(" "))
     });
     short.collect()
 }

@@ -27,8 +27,15 @@ impl Returns {
             let head = sentence.starts_with("DTL_ERROR_").then(|| sentence.split_once(": "));
             if let Some((head, reason)) = head.flatten() {
                 is_after = false;
-                for status in head.split(", ").flat_map(|part| part.split(" or ")) {
-                    returns.add(&capital(status.trim_start_matches("or ").trim()), reason);
+                for part in head.split(", ") {
+                    // "DTL_ERROR_A or the status of a probe or init"
+                    let (status, phrase) = match part.split_once(" or ") {
+                        Some((status, phrase)) if status.starts_with("DTL_") => (status, phrase),
+                        _ => (part.trim_start_matches("or "), ""),
+                    };
+                    for one in [status, phrase].iter().filter(|one| !one.is_empty()) {
+                        returns.add(&capital(one), reason);
+                    }
                 }
                 continue;
             }
@@ -93,7 +100,7 @@ fn first_reason(api: &Api, function: &str, status: &str, depth: u32) -> Option<S
 }
 
 /// Splits a text after each full stop that a capital letter or a mark of code follows.
-fn sentences(text: &str) -> Vec<&str> {
+pub(crate) fn sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;
     let mut from = 0;

@@ -59,6 +59,9 @@ fn a_page_states_a_fact_once() {
     assert!(bcast.contains(busy) && bcast.contains("See dtl_comm_barrier."), "{bcast}");
     assert_eq!(bcast.matches(" DTL_ERROR_INVALID_RANK").count(), 1, "{bcast}");
     assert!(bcast.contains("Threads: any, one at a time for each communicator."), "{bcast}");
+    let compile = text("dtl_module_compile");
+    let phrase = "The status of a probe or init An environment cannot be required";
+    assert!(compile.contains(phrase), "{compile}");
     for item in api.items().filter(|item| item.kind() == "function") {
         let page = Page::of(&api, item);
         for block in &page.blocks {
@@ -79,6 +82,7 @@ fn macros_and_the_overview_have_pages() {
     let rules = overview::rules();
     assert_eq!(rules.len(), 12, "{rules:#?}");
     assert!(rules[0].starts_with("1. Names and order. A function is named"), "{rules:#?}");
+    assert!(rules[11].ends_with("has set the value."), "{rules:#?}");
     let text = plain::page(&overview::page(&api));
     for part in ["11. No hidden fallback.", "dtl_request(3)", "DTL_CHECK(3)"] {
         assert!(text.contains(part), "{part} is not in\n{text}");

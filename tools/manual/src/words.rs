@@ -4,7 +4,7 @@ use crate::page::capital;
 use serde_json::Value;
 
 /// Texts of parameters that have none.
-const PARAMETERS: [(&str, &str); 25] = [
+const PARAMETERS: [(&str, &str); 29] = [
     ("sbuf", "Buffer of the elements to send."),
     ("rbuf", "Buffer for the result."),
     ("buf", "Buffer of the elements."),
@@ -30,6 +30,10 @@ const PARAMETERS: [(&str, &str); 25] = [
     ("begin", "First index."),
     ("end", "Index after the last."),
     ("arg", "Argument."),
+    ("timeout_ns", "Time limit in nanoseconds."),
+    ("out_free_bytes", "Receives the free memory in bytes."),
+    ("out_total_bytes", "Receives the total memory in bytes."),
+    ("out_wait", "Receives the work that the task left running."),
 ];
 
 /// Returns the text of a parameter that has none, from its name, type and the other parameters.
@@ -50,22 +54,23 @@ pub(crate) fn unexplained(one: &Value, all: &[&Value]) -> String {
         (_, "dtl_comm_t") => "Communicator.".to_owned(),
         ("count", _) => "Number of elements.".to_owned(),
         (_, "uint64_t") if let Some(array) = counted => {
-            format!("Number of elements of `{}`.", array["name"].as_str().unwrap_or_default())
+            let array = array["name"].as_str().unwrap_or_default();
+            match name.ends_with("_bytes") {
+                true => format!("Size of `{array}` in bytes."),
+                false => format!("Number of elements of `{array}`."),
+            }
         }
         ("out", ty) => capital(&spoken(ty.trim_start_matches("dtl_").trim_end_matches("_t"))),
         _ => match name.strip_prefix("out_") {
-            Some(result) => format!("Receives the result: {}", spoken(result)),
+            Some(result) => format!("Receives the {}", spoken(result)),
             None => capital(&spoken(name)),
         },
     }
 }
 
-/// Returns a name as words, with a full stop: "size in bytes."
+/// Returns a name as words, with a full stop.
 fn spoken(name: &str) -> String {
-    match name.strip_suffix("_bytes") {
-        Some(of) => format!("{} in bytes.", of.replace('_', " ")),
-        None => format!("{}.", name.replace('_', " ")),
-    }
+    format!("{}.", name.replace('_', " "))
 }
 
 /// Returns the sentences for the facts of a parameter, a field or a result that its text does not
@@ -123,7 +128,7 @@ pub(crate) fn of_parameter(one: &Value) -> Vec<String> {
     if let Some(names) = text("flags") {
         sentences.push(format!("Any of {}, ored.", constants(names)));
     }
-    let is_bool = ["1 or 0", "0 or 1", "1 if", "1: "].iter().any(|one| states(one));
+    let is_bool = ["1 or 0", "0 or 1", "1 if", "1: ", "1 = "].iter().any(|one| states(one));
     if one["bool"] == true && !is_bool {
         sentences.push("0 or 1.".to_owned());
     }
