@@ -55,7 +55,7 @@ typedef struct dtl_comm_done_t {
     dtl_status_t status;
     /// For a receive, the match word of the message.
     uint64_t match_word;
-    /// For a receive, the true size of the message, also if it was truncated.
+    /// For a receive, the true size of the message, even if it was truncated.
     uint64_t size_bytes;
 } dtl_comm_done_t;
 
@@ -63,12 +63,12 @@ typedef struct dtl_comm_done_t {
 #define DTL_WIN_KEY_BYTES 256u
 
 /// Flag of dtl_comm_vtable_t: slots are called only inside calls of the program, never by a thread
-/// of the library. For transports whose lower layer the program also calls and that need these
-/// calls serialised (for example an MPI that provides MPI_THREAD_SERIALIZED). Windows are then
-/// served only by calls of the target.
+/// of the library. For transports over a layer that the program also calls and whose calls must be
+/// serialised (for example an MPI that provides MPI_THREAD_SERIALIZED). Windows are then served
+/// only by calls of the target.
 #define DTL_COMM_ONLY_IN_CALLS UINT64_C(1)
 
-/// Component of communication: five required slots move bytes.
+/// Communication component: five required slots move bytes.
 ///
 /// The library builds everything else on them: matching of tags, any-tag receives and several
 /// communicators over one open table, probing, synchronous sends, cancellation, truncation and
@@ -101,8 +101,8 @@ typedef struct dtl_comm_done_t {
 /// win_put, win_get, win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap),
 /// which need the transfers. If a group is absent, the library implements it by messages that the
 /// target serves. It always implements fences and locks in this way. The slots are used for windows
-/// over all ranks of the communicator in their order (also on a dtl_comm_dup); windows over some of
-/// the ranks use messages. The library checks bounds before a call. `test` completes these
+/// over all ranks of the communicator in their order (including a dtl_comm_dup); windows over some
+/// of the ranks use messages. The library checks bounds before a call. `test` completes these
 /// operations like any other; of the result, only the status is read. Operations are unordered,
 /// except where win_flush and win_accumulate define an order. If an operation needs help from the
 /// process of its target, `test` there may give it: the library calls `test` in every waiting call
@@ -147,7 +147,7 @@ typedef struct dtl_comm_vtable_t {
     ///
     /// No operation is pending, unless the transport has not completed it within a second; its
     /// buffer then stays valid until the process ends. Every send that `test` reported as done must
-    /// still arrive, also at ranks that receive it later. The call is not collective: other ranks
+    /// still arrive, even at ranks that receive it later. The call is not collective: other ranks
     /// close at other times. They may treat a closed rank as one that died, after they have
     /// received what it sent.
     dtl_status_t (*close)(void *self, void *comm);
@@ -155,10 +155,10 @@ typedef struct dtl_comm_vtable_t {
     ///
     /// `buf` must not change until the operation is done. *out_op is any number by which the
     /// transport identifies the operation. Sends to one rank under one match word are ordered as
-    /// the calls. Transmit immediately what there is room for: for the program a small send is
-    /// complete now, and its next call may be much later, or may be an `open` that waits for ranks
-    /// which wait for this message. DTL_ERROR_BUSY means that there is no room now; the library
-    /// calls again later. Any other failure is that of the send.
+    /// the calls. Transmit as much as possible immediately: to the program a small send is already
+    /// complete, and its next call may be much later, or an `open` that waits for ranks that wait
+    /// for this message. DTL_ERROR_BUSY means that there is no room now; the library calls again
+    /// later. Any other failure is that of the send.
     dtl_status_t (*isend)(void *self,
                           void *comm,
                           const void *buf,
@@ -230,10 +230,10 @@ typedef struct dtl_comm_vtable_t {
     /// (transfers) Destroys what win_create created.
     ///
     /// After it returns, no rank changes the memory any more, whatever the other ranks do, and no
-    /// buffer of this rank's operations on it is accessed. Operations that are not complete never
-    /// complete, and their numbers are free. Usually all operations are complete, and all ranks
-    /// have reached this call; not so after a failure. It is not collective. It may block briefly,
-    /// but not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
+    /// buffer of this rank's operations on it is accessed. Incomplete operations never complete,
+    /// and their numbers may be reused. Except after a failure, all operations are complete, and
+    /// all ranks have reached this call. It is not collective. It may block briefly, but not for
+    /// other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
     dtl_status_t (*win_destroy)(void *self, void *comm, void *win);
     /// (transfers) Starts a copy of size_bytes (at least 1) to the target's memory.
     ///
@@ -266,10 +266,10 @@ typedef struct dtl_comm_vtable_t {
     /// (transfers) Starts an operation that is done when all earlier operations of this rank on
     /// this window and target are complete at the target.
     ///
-    /// A load by the target itself, and any rank's operation that starts afterwards, then finds
-    /// their effects. It fails if one of them has failed without a report. DTL_ERROR_BUSY means
-    /// that there is no room now; the library calls again later. Equivalents: a read after the
-    /// writes, ucp_ep_flush_nbx, MPI_Win_flush.
+    /// A load by the target itself, and any rank's operation that starts afterwards, then sees
+    /// their effects. It fails if one of them has failed unreported. DTL_ERROR_BUSY means that
+    /// there is no room now; the library calls again later. Equivalents: a read after the writes,
+    /// ucp_ep_flush_nbx, MPI_Win_flush.
     dtl_status_t (*win_flush)(void *self, void *comm, void *win, int32_t target, uint64_t *out_op);
     /// (atomics) Reports whether the next two slots support a dtype on this window completely:
     /// *out_yes = 0 or 1.
@@ -285,8 +285,8 @@ typedef struct dtl_comm_vtable_t {
                                 void *win,
                                 dtl_dtype_t dtype,
                                 int32_t *out_yes);
-    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) at `offset`
-    /// bytes after the beginning of the target's memory.
+    /// (atomics) Starts target[i] = target[i] op buf[i] for `count` elements (at least 1) at
+    /// `offset` bytes after the beginning of the target's memory.
     ///
     /// The offset need not be a multiple of the element size. The results are those of the
     /// library's reductions (DTL_OP_SUM and the others). `result` is NULL, or receives the previous
@@ -332,14 +332,13 @@ typedef struct dtl_comm_vtable_t {
  * Backend tables: devices, memory, transfers.
  * -------------------------------------------------------------------------------------------- */
 
-/// Component of devices. Slots marked (required) must not be NULL.
+/// Device component. Slots marked (required) must not be NULL.
 ///
-/// These rules apply to the slots of all components except where a text differs. They are called
-/// from any thread, with no lock held. They may block. They must not call dtl_ functions on this
-/// backend, and must not throw. `self` is the pointer that was given to `dtl_backend_register`.
-/// Outputs are read only after DTL_SUCCESS. Boolean outputs must be 0 or 1. Any other value, a
-/// device that does not exist, and a number that is not a status make the call fail with
-/// DTL_ERROR_NATIVE_BACKEND.
+/// Rules for the slots of all components, unless a slot's text differs. Slots are called from any
+/// thread, with no lock held. They may block. They must not call dtl_ functions on this backend,
+/// and must not throw. `self` is the pointer that was given to `dtl_backend_register`. Outputs are
+/// read only after DTL_SUCCESS. Boolean outputs must be 0 or 1. Any other value, a device that does
+/// not exist, and a number that is not a status make the call fail with DTL_ERROR_NATIVE_BACKEND.
 typedef struct dtl_device_vtable_t {
     /// sizeof(dtl_device_vtable_t).
     uint32_t struct_size;
@@ -375,7 +374,7 @@ typedef struct dtl_device_vtable_t {
 #define DTL_DEVICE_VTABLE_INIT \
     {sizeof(dtl_device_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
-/// Component of memory. The rules of dtl_device_vtable_t apply. alloc, import_handle, kind_info and
+/// Memory component. The rules of dtl_device_vtable_t apply. alloc, import_handle, kind_info and
 /// memory_info apply to the calling thread's current device. Slots that take the address of an
 /// allocation must find its device by the address, because another device may be current.
 typedef struct dtl_memory_vtable_t {
@@ -387,14 +386,14 @@ typedef struct dtl_memory_vtable_t {
     /// least 1).
     ///
     /// If the program passes alignment 0 to dtl_mem_alloc, `alignment` is the one that kind_info
-    /// declares, or 1 if it declares none. An unknown kind is DTL_ERROR_NOT_SUPPORTED. Insufficient
-    /// memory is DTL_ERROR_OUT_OF_MEMORY.
+    /// declares, or 1 if it declares none. Return DTL_ERROR_NOT_SUPPORTED for an unknown kind,
+    /// DTL_ERROR_OUT_OF_MEMORY if memory is insufficient.
     dtl_status_t (*alloc)(void *self,
                           uint64_t size_bytes,
                           uint64_t alignment,
                           dtl_enum_word_t kind,
                           void **out_ptr);
-    /// (required) Frees memory of alloc. Size, alignment and kind are those of the alloc.
+    /// (required) Frees memory from alloc. Size, alignment and kind are those of the alloc.
     dtl_status_t (*free)(void *self,
                          void *ptr,
                          uint64_t size_bytes,
@@ -404,8 +403,8 @@ typedef struct dtl_memory_vtable_t {
     ///
     /// `alignment` is a power of two up to 2^30, or 0 = none declared, which dtl_mem_kind_info
     /// reports as 1. Any other value makes dtl_mem_kind_info, and dtl_mem_alloc with alignment 0,
-    /// fail with DTL_ERROR_NATIVE_BACKEND. An unknown kind is DTL_ERROR_NOT_SUPPORTED. NULL: HOST
-    /// is treated as host memory, and DEVICE as memory that only this backend can access.
+    /// fail with DTL_ERROR_NATIVE_BACKEND. Return DTL_ERROR_NOT_SUPPORTED for an unknown kind.
+    /// NULL: HOST is host memory, DEVICE memory that only this backend can access.
     dtl_status_t (*kind_info)(void *self,
                               dtl_enum_word_t kind,
                               dtl_mem_kind_info_t *out_info);
@@ -413,15 +412,15 @@ typedef struct dtl_memory_vtable_t {
     /// memory_info, and for device 0 of a backend without a device table. NULL:
     /// DTL_ERROR_NOT_SUPPORTED.
     dtl_status_t (*memory_info)(void *self, uint64_t *out_free, uint64_t *out_total);
-    /// Writes the data with which import_handle accesses an allocation of alloc from another
-    /// process on this node.
+    /// Writes the handle from which import_handle maps an allocation of this backend in another
+    /// process of this node.
     ///
     /// export_handle, import_handle and close_handle are all present or all NULL (then
     /// DTL_ERROR_NOT_SUPPORTED). Size, alignment and kind are those of the alloc. out_bytes has
     /// DTL_MEM_HANDLE_ROOM bytes, aligned to 8 and zeroed. The library adds kind, size, alignment,
-    /// node, the name of the backend, and a checksum. A kind that cannot be exported is
-    /// DTL_ERROR_NOT_SUPPORTED with a text; a kind that can has the property DTL_MEMORY_EXPORTABLE.
-    /// Corresponds to cudaIpcGetMemHandle.
+    /// node, the name of the backend, and a checksum. Kinds that can be exported have the property
+    /// DTL_MEMORY_EXPORTABLE; for others return DTL_ERROR_NOT_SUPPORTED with a text. Corresponds to
+    /// cudaIpcGetMemHandle.
     dtl_status_t (*export_handle)(void *self,
                                   void *ptr,
                                   uint64_t size_bytes,
@@ -442,7 +441,7 @@ typedef struct dtl_memory_vtable_t {
                                   uint64_t alignment,
                                   dtl_enum_word_t kind,
                                   void **out_ptr);
-    /// Unmaps memory of import_handle. It stays allocated for its other users. Corresponds to
+    /// Unmaps memory from import_handle. It stays allocated for its other users. Corresponds to
     /// cudaIpcCloseMemHandle.
     dtl_status_t (*close_handle)(void *self,
                                  void *ptr,
@@ -462,7 +461,7 @@ typedef struct dtl_memory_vtable_t {
                                 uint64_t alignment,
                                 dtl_enum_word_t kind,
                                 void **out_ptr);
-    /// Frees memory of alloc or alloc_async, after the work that is in the stream. Corresponds to
+    /// Frees memory from alloc or alloc_async, after the work queued in the stream. Corresponds to
     /// cudaFreeAsync.
     dtl_status_t (*free_async)(void *self,
                                void *stream,
@@ -490,9 +489,9 @@ typedef struct dtl_memory_vtable_t {
     /// `ptr` is any address in it. The slot writes device, kind, base and size_bytes of `out_info`,
     /// which is zeroed with struct_size set. DTL_ERROR_NOT_FOUND means that the driver does not
     /// recognise the address. With any other failure the address stays unclassified: the query,
-    /// copy or message fails with that status, and nothing is copied. A kind that is not a memory
-    /// kind, a device below 0, or a base and size_bytes that do not contain `ptr` is
-    /// DTL_ERROR_NATIVE_BACKEND.
+    /// copy or message fails with that status, and nothing is copied. The result is
+    /// DTL_ERROR_NATIVE_BACKEND if the kind is not a memory kind, the device is below 0, or base
+    /// and size_bytes do not contain `ptr`.
     ///
     /// Messages and copies call it once for each buffer that the library does not recognise, and
     /// wait for the result, so it must be fast. They do not call it for buffers in the program's
@@ -508,7 +507,7 @@ typedef struct dtl_memory_vtable_t {
     {sizeof(dtl_memory_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
      NULL, NULL, NULL, NULL}
 
-/// Component of transfers. The rules of dtl_device_vtable_t apply.
+/// Transfer component. The rules of dtl_device_vtable_t apply.
 ///
 /// Memory: at least one side of a copy is memory of this backend, passed with its kind: allocated
 /// by it, imported, adopted, registered, or described by pointer_info. The other side is also such
@@ -584,14 +583,14 @@ typedef struct dtl_transfer_vtable_t {
 /// until dtl_finalize.
 #define DTL_REGISTER_REPLACE UINT64_C(1)
 
-/// Component of execution. The rules of dtl_device_vtable_t apply.
+/// Execution component. The rules of dtl_device_vtable_t apply.
 ///
 /// There are four groups of slots, each complete or absent: streams (stream_create, stream_destroy,
 /// stream_synchronize), events (event_create, event_destroy, event_record, event_query; they need
 /// the streams), host execution (execute, parallel_for, max_parallelism), and modules
 /// (module_compile to kernel_launch; they need the streams). For an absent group the library
-/// provides an implementation on host threads; absent modules are DTL_ERROR_NOT_SUPPORTED. Slots
-/// without a group in front of their text are optional.
+/// provides an implementation on host threads; without the modules it returns
+/// DTL_ERROR_NOT_SUPPORTED. Slots whose text does not begin with a group are optional.
 typedef struct dtl_exec_vtable_t {
     /// sizeof(dtl_exec_vtable_t).
     uint32_t struct_size;
@@ -599,7 +598,7 @@ typedef struct dtl_exec_vtable_t {
     uint32_t reserved;
     /// (streams) Creates a stream on a device. *out_stream is the backend's pointer, not NULL.
     dtl_status_t (*stream_create)(void *self, int32_t device, uint64_t flags, void **out_stream);
-    /// (streams) Destroys a stream of stream_create. Work that is queued in the stream must still
+    /// (streams) Destroys a stream from stream_create. Work that is queued in the stream must still
     /// run. The slot may wait for it, or return immediately and let it finish.
     dtl_status_t (*stream_destroy)(void *self, void *stream);
     /// (streams) Waits for all work in the stream. If the work failed, the slot returns that
@@ -620,7 +619,7 @@ typedef struct dtl_exec_vtable_t {
                                          void *user);
     /// (events) Creates an event. *out_event is the backend's pointer, not NULL.
     dtl_status_t (*event_create)(void *self, uint64_t flags, void **out_event);
-    /// (events) Destroys an event of event_create.
+    /// (events) Destroys an event from event_create.
     dtl_status_t (*event_destroy)(void *self, void *event);
     /// (events) Records the event at the current end of the stream. It replaces an earlier record.
     dtl_status_t (*event_record)(void *self, void *event, void *stream);
@@ -674,16 +673,16 @@ typedef struct dtl_exec_vtable_t {
     /// its folder.
     ///
     /// If the backend does not support the language, it returns DTL_ERROR_NOT_SUPPORTED with a text
-    /// that names the supported ones. An error in the source is DTL_ERROR_COMPILE_FAILED.
-    /// `log(log_user, ...)`, never NULL, receives the whole log of the compiler, also after a
-    /// success. Several threads may compile at once.
+    /// that names the supported ones. For an error in the source it returns
+    /// DTL_ERROR_COMPILE_FAILED. `log(log_user, ...)`, never NULL, receives the whole log of the
+    /// compiler, even after a success. Several threads may compile at once.
     dtl_status_t (*module_compile)(void *self,
                                    int32_t device,
                                    const dtl_source_t *source,
                                    dtl_text_fn_t log,
                                    void *log_user,
                                    void **out_module);
-    /// (modules) Destroys a module of module_compile. Its kernels are destroyed before.
+    /// (modules) Destroys a module from module_compile. All its kernels have been destroyed.
     dtl_status_t (*module_destroy)(void *self, void *module);
     /// (modules) Finds a kernel in a module. *out_kernel is the backend's pointer, not NULL; each
     /// one is destroyed once. If there is no such kernel, the status is DTL_ERROR_NOT_FOUND.
@@ -693,10 +692,10 @@ typedef struct dtl_exec_vtable_t {
                                const char *name,
                                const char *signature,
                                void **out_kernel);
-    /// (modules) Destroys a kernel of kernel_get. Launches that are queued must still run.
+    /// (modules) Destroys a kernel from kernel_get. Launches that are queued must still run.
     dtl_status_t (*kernel_destroy)(void *self, void *kernel);
-    /// (modules) Queues a kernel of kernel_get. args[i] points to sizes[i] bytes, valid during the
-    /// call. If the kernel has a signature, the number and sizes of the arguments match it.
+    /// (modules) Queues a kernel from kernel_get. args[i] points to sizes[i] bytes, valid during
+    /// the call. If the kernel has a signature, the number and sizes of the arguments match it.
     dtl_status_t (*kernel_launch)(void *self,
                                   void *stream,
                                   void *kernel,
@@ -714,9 +713,8 @@ typedef struct dtl_exec_vtable_t {
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 #define DTL_BACKEND_NO_COMPUTE UINT64_C(1)
 
-/// Backend: up to five components, each NULL if the backend does not have it; at least one. The
-/// tables are copied at registration. `self` and the data behind it must live until `destroy` is
-/// called.
+/// Table of a backend: one to five components; those that it does not have are NULL. The tables are
+/// copied at registration. `self` and the data behind it must live until `destroy` is called.
 typedef struct dtl_backend_vtable_t {
     /// sizeof(dtl_backend_vtable_t).
     uint32_t struct_size;
@@ -757,9 +755,9 @@ typedef struct dtl_backend_vtable_t {
 
 /// Registers a backend of the program under a name.
 ///
-/// From then on it is found, chosen and used like a built-in backend. Whatever its tables leave
-/// NULL, the library builds from the slots that they have. One table may serve several names. After
-/// a failure nothing is registered, and `destroy` is not called.
+/// From then on it is found, chosen and used like a built-in backend. The library builds what its
+/// tables leave NULL from the slots that they have. One table may serve several names. After a
+/// failure nothing is registered, and `destroy` is not called.
 ///
 /// @param[in] name   1 to 63 letters, digits, '_', '-' and '.'; case-sensitive. Copied. Not
 ///                   "auto", and not "cpu", "CPU" and "GPU", which dtl_backend_get accepts as
@@ -779,21 +777,21 @@ DTL_NODISCARD dtl_status_t dtl_backend_register(const char *name,
 
 /// Sets the error text for the status that a slot is about to return.
 ///
-/// For slots of registered backends, handlers of dispatchers and functions of environments. The
-/// text (for example the vendor's error code and message) also goes with a status written to a
+/// Slots of registered backends, handlers of dispatchers and functions of environments may call it.
+/// The text (for example the vendor's error code and message) also applies to a status written to a
 /// dtl_comm_done_t. It becomes part of the dtl_last_error of the caller. It is not needed if the
-/// slot returns the status of a dtl_ call that failed: the text of that call is appended by itself
-/// (see dtl_last_error).
+/// slot returns the status of a dtl_ call that failed: the text of that call is appended
+/// automatically (see dtl_last_error).
 ///
 /// @param[in] text Copied. It applies to the next slot that fails in the calling thread.
 DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
 
-/// Removes a registered backend. Its `destroy` runs when its last user is gone.
+/// Removes a registered backend. Its `destroy` runs after its last use.
 ///
 /// If it had replaced a built-in backend (DTL_REGISTER_REPLACE), the name refers to the built-in
 /// one again. Other backends that it had replaced stay without a name. For a backend of a plugin,
 /// the handlers that the plugin registered for it are removed as well; with the last backend of the
-/// plugin, all of its handlers. A null handle is success.
+/// plugin, all of its handlers. A null handle has no effect.
 ///
 /// @return DTL_ERROR_BUSY: allocations, adopted or registered memory, streams, events, executors or
 ///         communicators of the backend exist. Release or destroy them first.
@@ -905,14 +903,14 @@ typedef struct dtl_host_api_t {
                                       uint64_t key_count,
                                       const dtl_dispatch_handler_t *handler,
                                       dtl_registration_t *out);
-    /// Removes a handler from dtl_dispatcher_default() earlier (dtl_dispatch_unregister), in any
-    /// thread.
+    /// Removes a handler from dtl_dispatcher_default() before that (dtl_dispatch_unregister), in
+    /// any thread.
     dtl_status_t (*dispatch_unregister)(dtl_registration_t registration);
 } dtl_host_api_t;
 
-/// Layout of a field of a struct of this header, or of a struct as a whole, as a compiler produced
-/// it. Plugins carry these rows (DTL_LAYOUTS) so that the library can compare them with its own.
-/// The struct never grows.
+/// Layout of a struct of this header, or of one of its fields, as a compiler produced it. Plugins
+/// carry these rows (DTL_LAYOUTS) so that the library can compare them with its own. The struct
+/// never grows.
 typedef struct dtl_layout_t {
     /// Name of the struct, for example "dtl_comm_vtable_t".
     const char *name;
@@ -977,8 +975,8 @@ typedef struct dtl_plugin_t {
 
 /// Entry of a plugin file: its only symbol, exported under the name dtl_plugin_entry_v1:
 ///
-///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t
-///   *out) {
+///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host,
+///                                                      dtl_plugin_t *out) {
 ///       dtl_plugin_t plugin = DTL_PLUGIN_INIT;
 ///       plugin.name = "mine";
 ///       plugin.load = load;
@@ -1248,7 +1246,7 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
     DTL_LAYOUT_FIELD(dtl_plugin_t, environments), \
     DTL_LAYOUT_FIELD(dtl_plugin_t, environment_count), DTL_LAYOUT_FIELD(dtl_plugin_t, reserved)
 
-/// Returns these rows as an array that lives forever.
+/// Returns the rows of DTL_LAYOUTS as an array that exists until the process ends.
 static inline const dtl_layout_t *dtl_layouts(void)
 {
     static const dtl_layout_t rows[] = {DTL_LAYOUTS};

@@ -24,7 +24,7 @@ extern "C" {
  * -------------------------------------------------------------------------------------------- */
 
 /// Number of an extensible enumeration: of memory kinds, schedules and so on. Built-in ones are
-/// below 256, those of `dtl_enum_create` start at 256. Enumerations, members and their instances
+/// below 256, those from `dtl_enum_create` start at 256. Enumerations, members and their instances
 /// exist until the process ends, across dtl_finalize.
 ///
 ///   Memory           Host Device Pinned Managed Shared
@@ -39,7 +39,7 @@ extern "C" {
 /// reduction operations are separate numbers, to which programs add with `dtl_dtype_create` and
 /// `dtl_op_create`.
 ///
-/// The *value* of a member is the 16 bits in its word: 1 to 65534. In a built-in enumeration, only
+/// The *value* of a member is bits 47..32 of its word: 1 to 65534. In a built-in enumeration, only
 /// this library and automatic registration assign values below 256, so a value that a backend has
 /// chosen stays unique in every later version. Choose one from 256 on, and write its word into the
 /// code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
@@ -66,9 +66,9 @@ typedef uint32_t dtl_enum_t;
 /// text.
 #define DTL_EV_TOLERANT UINT64_C(1)
 
-/// Attribute kind: truth value, in `integer`. Everything but 0 counts as 1.
+/// Attribute kind: boolean, in `integer`. Any value other than 0 counts as 1.
 #define DTL_ATTR_BOOL 1u
-/// Attribute kind: int64_t, in `integer`, as its bits.
+/// Attribute kind: int64_t, as its bit pattern in `integer`.
 #define DTL_ATTR_I64 2u
 /// Attribute kind: uint64_t, in `integer`.
 #define DTL_ATTR_U64 3u
@@ -168,14 +168,14 @@ DTL_NODISCARD dtl_status_t dtl_enum_register_value(dtl_enum_t enumeration, const
 ///                        functions is a field with that default; one from dtl_attr_required is a
 ///                        field without a default.
 /// @param[in] n           1 to 16.
-/// @param[out] out        The word of the template. dtl_ev_match considers each of its instances
-///                        equal to it.
+/// @param[out] out        The word of the template. dtl_ev_match matches it with each of its
+///                        instances.
 /// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
 ///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration; `name` is not allowed; `n` is
 ///         0; two fields have one name; or a field has an invalid name, kind, flags or default (a
 ///         word that does not exist).
 ///         DTL_ERROR_LIMIT: `n` is above 16, or no value above the count is free (at most 65534).
-///         DTL_ERROR_NULL_POINTER: `fields` is NULL, or a name or text in it. Threads: any.
+///         DTL_ERROR_NULL_POINTER: `fields`, or a name or text in it, is NULL. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_register_template(dtl_enum_t enumeration, const char *name,
     const dtl_attr_t *fields, uint64_t n, dtl_enum_word_t *out);
 
@@ -234,7 +234,7 @@ DTL_NODISCARD dtl_status_t dtl_enum_undefined(dtl_enum_t enumeration, dtl_enum_w
 ///         field. DTL_ERROR_NOT_FOUND: there is no such field.
 ///         DTL_ERROR_INVALID_ARGUMENT: a field without a default is missing, an attribute is given
 ///         twice or has flags, or a word does not exist.
-///         DTL_ERROR_NULL_POINTER: `attrs` is NULL, or a name or text in it.
+///         DTL_ERROR_NULL_POINTER: `attrs`, or a name or text in it, is NULL.
 ///         DTL_ERROR_LIMIT: `n` is above 16; 65536 instances were created in this process; or this
 ///         one is longer than 4000 bytes as JSON, or nests instances more than 16 deep.
 /// Threads: any.
@@ -260,9 +260,8 @@ DTL_NODISCARD dtl_status_t dtl_ev_name(dtl_enum_word_t word, const char **out_na
 /// Writes a word as JSON. dtl_ev_from_json reads it back into the same word.
 ///
 ///   plain member   "Sequential"
-///   instance
-///                {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
-///   template       {"type":"Schedule.MyAccelerator_Kernel"}
+///   instance       {"type":"Schedule.MyKernel","block_size":128,"device":"Memory.Host"}
+///   template       {"type":"Schedule.MyKernel"}
 ///   of Undefined   the text that it holds, as it was read, without blanks between the parts of an
 ///                  object
 ///
@@ -272,7 +271,7 @@ DTL_NODISCARD dtl_status_t dtl_ev_name(dtl_enum_word_t word, const char **out_na
 /// @param[out] buf     Receives the text with its NUL, at most 4000 bytes. NULL with cap 0
 ///                     queries the length only.
 /// @param[in] cap      Size of `buf` in bytes.
-/// @param[out] out_len Receives the length without the NUL, also if `cap` is too small; may be
+/// @param[out] out_len Receives the length without the NUL, even if `cap` is too small; may be
 ///                     NULL.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist.
 ///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written. Threads: any.
@@ -495,20 +494,20 @@ DTL_NODISCARD dtl_status_t dtl_environment_unregister(const char *name);
 ///    a search for plugins if that was not done yet), insufficient versions and cycles.
 /// 4. If a probe or an init fails, the environments that this call started end again in reverse
 ///    order. Others stay.
-/// 5. If several threads call at once, one calls init. The others wait and get its result, also a
+/// 5. If several threads call at once, one calls init. The others wait and get its result, even a
 ///    failure.
-/// 6. An init may require other environments. A cycle that arises in this way is a failure, also
+/// 6. An init may require other environments. A cycle that arises in this way is a failure, even
 ///    across threads.
 /// 7. A failure is not permanent: the next call tries again.
 ///
 /// No lock is held while functions of environments are called.
 ///
 /// @param[in] name "name" or "name>=version".
-/// @return DTL_ERROR_NOT_FOUND: it, or a dependency, is not registered.
+/// @return DTL_ERROR_NOT_FOUND: the environment or a dependency is not registered.
 ///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
 ///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
 ///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
-///         DTL_ERROR_INVALID_STATE: it is called inside its own start or end (rule 6).
+///         DTL_ERROR_INVALID_STATE: the call is made inside its own init or finalize (rule 6).
 ///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
 ///         Otherwise the status of the probe or init that failed. The text names the environments:
 ///         the one that failed, and those that needed it. Threads: any.
@@ -590,9 +589,9 @@ static const dtl_policy_t dtl_policy_null_ __attribute__((unused)) = {0};
 /// Flag of `dtl_policy_create`: dtl_policy_initialize sets the resources later.
 #define DTL_POLICY_DEFER UINT64_C(1)
 
-/// Kind of resources: anything, which the task uses as it likes.
+/// Kind of resources: any value, whose use is up to the task.
 ///
-/// Nothing is reported about tasks, so only policies that need no reports accept them. In
+/// Nothing is reported about tasks, so only policies that need no reports accept this kind. In
 /// dtl_policy_opts_t::kind 0 means CUSTOM if there is a table, GENERIC if there is a list,
 /// otherwise STREAMS. With DTL_POLICY_DEFER and no table 0 is refused, because there is no list
 /// yet.
@@ -601,7 +600,7 @@ static const dtl_policy_t dtl_policy_null_ __attribute__((unused)) = {0};
 /// for work that the function left running.
 #define DTL_RESOURCES_INLINE 2u
 /// Kind of resources: streams. A task queues work on its stream and ends when that work does. As on
-/// any stream, a failure is also that of the work behind it, until dtl_policy_wait_all.
+/// any stream, tasks queued behind a failure report it too, until dtl_policy_wait_all.
 #define DTL_RESOURCES_STREAMS 3u
 /// Kind of resources: defined by a table of the program, dtl_policy_opts_t::ops.
 #define DTL_RESOURCES_CUSTOM 4u
@@ -656,9 +655,9 @@ typedef struct dtl_waitable_t {
 /// call. `out_wait` is all zero; the task may describe there the work that it left running. A
 /// status other than DTL_SUCCESS is the failure of the task, which has ended anyway. If the number
 /// is not a status, calls that return the status of the task return DTL_ERROR_NATIVE_BACKEND; the
-/// text and dtl_submission_t have the number. Thread: the one that submits, or with a table of the
-/// program whichever that chooses. Locks held: none. It may block, call dtl_ functions and submit
-/// to the same policy. It must not throw.
+/// text and dtl_submission_t have the number. Thread: the one that submits, or, with a table of the
+/// program, any thread that the table chooses. Locks held: none. It may block, call dtl_ functions
+/// and submit to the same policy. It must not throw.
 typedef dtl_status_t (*dtl_policy_task_fn_t)(const dtl_resource_t *resource, void *arg,
     dtl_waitable_t *out_wait);
 
@@ -674,15 +673,15 @@ typedef struct dtl_resource_ops_t {
     uint32_t reserved;
     /// DTL_INFO_... that it can report, ORed. TASK_SUBMISSION always works and need not be set.
     uint64_t supported_info;
-    /// Optional. Writes at most `cap` of all existing resources to `out`, and their number to
+    /// Optional. Writes at most `cap` existing resources to `out`, and the number of all to
     /// `out_n`. Called if a list is NULL.
     dtl_status_t (*default_resources)(void *self,
                                       dtl_resource_t *out,
                                       uint64_t cap,
                                       uint64_t *out_n);
-    /// Optional. Checks whether a resource can be used if `needed_info` is to be reported;
-    /// otherwise writes the reason to `why` (`cap` bytes with NUL). The policy omits resources that
-    /// cannot.
+    /// Optional. Checks whether a resource (`core`, see dtl_selection_t) can be used if
+    /// `needed_info` is to be reported. If not, writes the reason to `why` (`cap` bytes with NUL),
+    /// and the policy omits the resource.
     dtl_status_t (*accept)(void *self,
                            uint64_t core,
                            uint64_t needed_info,
@@ -716,8 +715,8 @@ typedef struct dtl_resource_ops_t {
 
 /// Table of a custom policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
 ///
-/// For every slot: thread: the one that submits or reports, several at once. Locks held: none. It
-/// must not block or throw.
+/// For every slot: it runs in the thread that submits or reports, in several at once. Locks held:
+/// none. It must not block or throw.
 typedef struct dtl_policy_ops_t {
     /// sizeof(dtl_policy_ops_t), set by DTL_POLICY_OPS_INIT.
     uint32_t struct_size;
@@ -1092,7 +1091,7 @@ DTL_NODISCARD dtl_status_t dtl_policy_wait_all(dtl_policy_t policy, uint64_t tim
 
 /// Reports that a task on a custom kind of resources has ended.
 ///
-/// Call it exactly once for each selection whose submit succeeded, in any thread, also before that
+/// Call it exactly once for each selection whose submit succeeded, in any thread, even before that
 /// submit returns.
 ///
 /// @param[in] selection The selection passed to submit, or a copy of it.
@@ -1148,19 +1147,19 @@ static const dtl_registration_t dtl_registration_null_ __attribute__((unused)) =
 /// predicates of later keys (rule 2), as in DaCe.
 #define DTL_DISPATCHER_STRICT_DACE UINT64_C(1)
 
-/// Flag of a handler without a predicate: it precedes the one of the same key until it is
+/// Flag of a handler without a predicate: it overrides the one with the same key until it is
 /// unregistered.
 #define DTL_DISPATCH_REPLACE UINT64_C(1)
 /// Flag of a handler that refuses: a query that selects it fails with its reason (rule 7).
 #define DTL_DISPATCH_ILLEGAL UINT64_C(2)
 /// Flag of a handler that is the default of its operation (rule 4). Its key has DTL_DISPATCH_ANY in
-/// all three slots.
+/// source, destination and schedule.
 #define DTL_DISPATCH_DEFAULT UINT64_C(4)
 
 /// Key under which a handler is registered. It is an element of an array, so it never grows.
 ///
-/// A slot is a plain member, a template, an instance of a template, or DTL_DISPATCH_ANY. The key of
-/// a template (lower 32 bits 0) matches the template and all its instances; that of an instance
+/// A field is a plain member, a template, an instance of a template, or DTL_DISPATCH_ANY. The key
+/// of a template (lower 32 bits 0) matches the template and all its instances; that of an instance
 /// matches this instance alone.
 ///
 /// A dispatcher chooses by these rules:
@@ -1194,7 +1193,7 @@ typedef struct dtl_dispatch_key_t {
     /// DTL_OPERATION_... or a registered member of DTL_ENUM_OPERATION; not an instance, not 0.
     dtl_enum_word_t operation;
     /// Origin of the data, or DTL_DISPATCH_ANY. Any word that an enumeration in this process has
-    /// assigned. For the library's own operations, a slot accepts only words of the enumeration
+    /// assigned. For the library's own operations, a field accepts only words of the enumeration
     /// that dtl_dispatch_query_t lists for it, and `schedule` accepts only schedules.
     dtl_enum_word_t source;
     /// Destination of the data, or DTL_DISPATCH_ANY.
@@ -1240,20 +1239,20 @@ typedef struct dtl_dispatch_query_t {
 /// which the query fails.
 ///
 /// The text of the failure is that of dtl_backend_set_error, or of the dtl_ call that returned the
-/// status. Thread: the one that makes the query. Locks held: none. It may call dtl_ functions, also
-/// with the dispatcher. It should not block and must not throw.
+/// status. Thread: the one that makes the query. Locks held: none. It may call dtl_ functions, even
+/// those of this dispatcher. It should not block and must not throw.
 typedef int32_t (*dtl_dispatch_predicate_fn_t)(const dtl_dispatch_query_t *query, void *user);
 
 /// Performs the requested operation.
 ///
 /// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions. It
-/// must not throw. A call of the library that would lead to the handler that makes it is performed
-/// by the library itself.
+/// must not throw. If the handler makes a call that would select the handler again, the library
+/// performs that call itself.
 /// @param[out] out_event Event for the end of work that continues after the return; the caller of
 ///                       dtl_dispatch_invoke owns it. If it stays null, all work is complete.
-///                       Anything but a live event is DTL_ERROR_NATIVE_BACKEND. The pointer is
-///                       NULL if nothing waits for an event, as in every query of the library
-///                       itself: complete all work before returning.
+///                       Anything but a live event fails with DTL_ERROR_NATIVE_BACKEND. The
+///                       pointer is NULL if nothing waits for an event, as in every query of the
+///                       library itself: complete all work before returning.
 typedef dtl_status_t (*dtl_dispatch_fn_t)(const dtl_dispatch_query_t *query,
     dtl_event_t *out_event, void *user);
 
@@ -1309,11 +1308,11 @@ typedef struct dtl_dispatch_alloc_t {
     /// Power of two in bytes; 0 = that of the kind.
     uint64_t alignment;
     /// Result, set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on
-    /// `stream`, of any backend. (Not of backend "host" for another one: name "host" in
-    /// dtl_dispatch_handler_t.backend.) The program frees it by dtl_mem_free with the backend that
-    /// it requested or with that of the memory. The library owns it once the handler succeeds. If
-    /// its size or alignment is insufficient, it is refused with DTL_ERROR_NATIVE_BACKEND, and
-    /// freed if it came from dtl_mem_alloc.
+    /// `stream`, of any backend. (Exception: memory of "host" for another backend. Set
+    /// dtl_dispatch_handler_t.backend to "host" instead.) The program frees it by dtl_mem_free with
+    /// the backend that it requested or with that of the memory. The library owns it once the
+    /// handler succeeds. If its size or alignment is insufficient, it is refused with
+    /// DTL_ERROR_NATIVE_BACKEND, and freed if it came from dtl_mem_alloc.
     void *ptr;
     /// Stream in whose order the memory is requested (dtl_mem_alloc_async). Memory that is
     /// available immediately is sufficient. Null = no stream.
@@ -1434,11 +1433,11 @@ dtl_dispatcher_t dtl_dispatcher_default(void);
 /// @param[out] out       The registration. End it with dtl_dispatch_unregister;
 ///                       dtl_dispatcher_destroy and dtl_finalize end it too.
 /// @return After a failure `destroy` is not called.
-///         DTL_ERROR_ALREADY_EXISTS: rule 6 of dtl_dispatch_key_t. The text names key and handler.
+///         DTL_ERROR_ALREADY_EXISTS: a key has a handler (rule 6). The text names both.
 ///         DTL_ERROR_INVALID_ARGUMENT: a key is not valid (the text has its index), for example
-///         because a slot of one of the library's operations has a word of a wrong enumeration (see
-///         dtl_dispatch_query_t). Also if flags, name or a combination of fields of the handler is
-///         not valid. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
+///         because a field of one of the library's operations has a word of a wrong enumeration
+///         (see dtl_dispatch_query_t). Also if flags, name or a field of the handler is not valid.
+///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
 ///         DTL_ERROR_LIMIT: there are too many keys.
 /// Threads: any. Equivalent: DaCe's register_copy_dispatcher and similar functions.
 DTL_NODISCARD dtl_status_t dtl_dispatch_register(dtl_dispatcher_t dispatcher,
@@ -1453,7 +1452,7 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_register(dtl_dispatcher_t dispatcher,
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: it was unregistered before.
 ///         DTL_ERROR_INVALID_ARGUMENT: it belongs to another dispatcher or to the library.
-/// Threads: any, also in the handler itself.
+/// Threads: any, even in the handler itself.
 DTL_NODISCARD dtl_status_t dtl_dispatch_unregister(dtl_dispatcher_t dispatcher,
     dtl_registration_t registration);
 
@@ -1463,7 +1462,7 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_unregister(dtl_dispatcher_t dispatcher,
 /// @param[in] query Start from DTL_DISPATCH_QUERY_INIT.
 /// @param[out] out  The registration. It becomes stale when another thread unregisters it.
 /// @return The status of a predicate that failed. DTL_ERROR_NOT_FOUND: no key matches.
-///         DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_AMBIGUOUS: several handlers match (rule 2).
 ///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
 ///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration. (If a key matches, the
 ///         words of the query are not verified.)
@@ -1482,7 +1481,7 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_find(dtl_dispatcher_t dispatcher,
 ///                       an event for work that continues, which the caller owns and destroys
 ///                       with dtl_event_destroy, or null if all work is complete.
 /// @return The status of the handler or of a predicate that failed.
-///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: several handlers match.
 ///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
 ///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration.
 ///         DTL_ERROR_NATIVE_BACKEND: the handler returned an event that is not live.
@@ -1496,12 +1495,12 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_invoke(dtl_dispatcher_t dispatcher,
 /// Describes how the handler of a query is chosen.
 ///
 /// The text has a line for each handler whose key matches, in the order of the rules, with the
-/// result of its predicate (all predicates are called). Then comes the choice or the refusal. For
-/// the default dispatcher there is also a line for each built-in operation that matches: for
+/// result of its predicate. All these predicates are called. Then comes the choice or the refusal.
+/// For the default dispatcher there is also a line for each built-in operation that matches: for
 /// DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it has
 /// (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
 /// DTL_OPERATION_COMPILE of every compiler. DTL_DISPATCH_ANY in the query matches all of these.
-/// Handlers to which other values there would lead follow as lines "elsewhere".
+/// Lines that begin with "elsewhere" list the handlers for other values of these fields.
 ///
 /// @param[in] query    Start from DTL_DISPATCH_QUERY_INIT.
 /// @param[out] buf     Buffer for the text and its NUL. NULL with cap 0 to query only the length.

@@ -50,6 +50,15 @@ inline uint64_t nanoseconds(std::chrono::nanoseconds limit)
     return limit.count() > 0 ? static_cast<uint64_t>(limit.count()) : 0;
 }
 
+/// Returns false if a wait reached its limit; throws any other failure.
+inline bool done_in_time(dtl_status_t status)
+{
+    if (status != DTL_ERROR_TIMEOUT) {
+        check(status);
+    }
+    return status != DTL_ERROR_TIMEOUT;
+}
+
 /// Text of a function that writes to (buf, cap, out_len). The text may grow between two calls, hence the loop.
 template <class F> std::string text_of(F &&call)
 {

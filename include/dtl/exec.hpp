@@ -24,12 +24,7 @@ class event_ref {
     /// Waits at most this long; false = not yet done.
     bool wait_for(std::chrono::nanoseconds limit) const
     {
-        const dtl_status_t status = dtl_event_wait(handle_, detail::nanoseconds(limit));
-        if (status == DTL_ERROR_TIMEOUT) {
-            return false;
-        }
-        check(status);
-        return true;
+        return detail::done_in_time(dtl_event_wait(handle_, detail::nanoseconds(limit)));
     }
 
     bool is_complete() const
@@ -116,6 +111,12 @@ class stream_ref {
 
     /// Waits for all work queued so far; throws its first failure.
     void synchronize() const { check(dtl_stream_wait(handle_, DTL_TIMEOUT_INFINITE)); }
+
+    /// Waits at most this long; false = not yet done.
+    bool wait_for(std::chrono::nanoseconds limit) const
+    {
+        return detail::done_in_time(dtl_stream_wait(handle_, detail::nanoseconds(limit)));
+    }
 
     bool is_idle() const
     {
@@ -305,6 +306,12 @@ class executor {
 
     /// Waits for what run_async started; throws its first failure.
     void synchronize() const { check(dtl_executor_wait(get(), DTL_TIMEOUT_INFINITE)); }
+
+    /// Waits at most this long; false = not yet done.
+    bool wait_for(std::chrono::nanoseconds limit) const
+    {
+        return detail::done_in_time(dtl_executor_wait(get(), detail::nanoseconds(limit)));
+    }
 
   private:
     detail::owned<dtl_executor_t, dtl_executor_destroy> handle_;

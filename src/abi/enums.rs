@@ -4,7 +4,7 @@
 use std::ffi::c_char;
 
 /// Number of an extensible enumeration: of memory kinds, schedules and so on. Built-in ones are
-/// below 256, those of `dtl_enum_create` start at 256. Enumerations, members and their instances
+/// below 256, those from `dtl_enum_create` start at 256. Enumerations, members and their instances
 /// exist until the process ends, across dtl_finalize.
 ///
 ///   Memory           Host Device Pinned Managed Shared
@@ -19,7 +19,7 @@ use std::ffi::c_char;
 /// reduction operations are separate numbers, to which programs add with `dtl_dtype_create` and
 /// `dtl_op_create`.
 ///
-/// The *value* of a member is the 16 bits in its word: 1 to 65534. In a built-in enumeration, only
+/// The *value* of a member is bits 47..32 of its word: 1 to 65534. In a built-in enumeration, only
 /// this library and automatic registration assign values below 256, so a value that a backend has
 /// chosen stays unique in every later version. Choose one from 256 on, and write its word into the
 /// code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
@@ -46,9 +46,9 @@ pub const DTL_ENUM_WITH_UNDEFINED: u64 = 1;
 /// text.
 pub const DTL_EV_TOLERANT: u64 = 1;
 
-/// Attribute kind: truth value, in `integer`. Everything but 0 counts as 1.
+/// Attribute kind: boolean, in `integer`. Any value other than 0 counts as 1.
 pub const DTL_ATTR_BOOL: u32 = 1;
-/// Attribute kind: int64_t, in `integer`, as its bits.
+/// Attribute kind: int64_t, as its bit pattern in `integer`.
 pub const DTL_ATTR_I64: u32 = 2;
 /// Attribute kind: uint64_t, in `integer`.
 pub const DTL_ATTR_U64: u32 = 3;

@@ -51,9 +51,8 @@ pub struct dtl_kernel_t {
     pub id: u64,
 }
 
-/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). DTL_COMM_WORLD is
-/// opened by the first call that uses it, so that even a local call may then wait for the other
-/// ranks, up to 30 s.
+/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). The first call
+/// that uses DTL_COMM_WORLD opens it, so even a local call may wait up to 30 s for the other ranks.
 /// dtl: ends(dtl_comm_destroy) section(ffi/comm/communicator)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +81,7 @@ pub struct dtl_message_t {
     pub id: u64,
 }
 
-/// Pool of a backend's memory, kept for later allocations (Equivalent: cudaMemPool_t).
+/// Memory pool: caches freed memory of a backend for later allocations. Equivalent: cudaMemPool_t.
 /// dtl: ends(dtl_pool_destroy) section(ffi/memory/pool)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +100,7 @@ pub struct dtl_win_t {
     pub id: u64,
 }
 
-/// Compiled source, from which kernels are obtained by name (Equivalent: CUmodule).
+/// Compiled source, from which kernels are obtained by name. Equivalent: CUmodule.
 /// dtl: ends(dtl_module_destroy) section(ffi/exec/module)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use super::status::dtl_status_t;
 use std::ffi::{c_char, c_void};
 
-/// Version of the binary interface: structs, tables and numbers. A backend table or plugin built
-/// for a higher version is refused, and so is one of version 1, of 0.1 (docs/abi.md).
+/// Version of the binary interface: structs, tables and numbers. Backend tables and plugins that
+/// were built for a higher version or for version 1 (libdtl 0.1) are refused (docs/abi.md).
 pub const DTL_ABI_VERSION: u32 = 2;
 
 /// Value of a `timeout_ns` parameter: no time limit.
@@ -19,12 +19,12 @@ pub const DTL_LOG_WARN: i32 = 2;
 pub const DTL_LOG_INFO: i32 = 3;
 /// Log level: everything.
 pub const DTL_LOG_DEBUG: i32 = 4;
-/// Log level: nothing at all. Not the level of a line.
+/// Log level: no lines. A threshold only: no line has this level.
 pub const DTL_LOG_OFF: i32 = -1;
 
 /// Receives log lines. It runs in any thread, possibly in several at once, with no lock held. It
 /// may block (the logging call waits). It may call the library except dtl_finalize; if such a call
-/// logs, the function is called again. It must not throw.
+/// logs, the function is called recursively. It must not throw.
 ///
 /// @param text  The line without a newline. Valid during the call only.
 /// dtl:level values(DTL_LOG_ERROR|DTL_LOG_WARN|DTL_LOG_INFO|DTL_LOG_DEBUG)
@@ -55,11 +55,11 @@ pub struct dtl_config_t {
     pub comm: *const c_char,
 }
 
-/// Function that the library runs on behalf of the caller, for example by `dtl_executor_run`. The
-/// function that takes it documents the thread. No lock is held. It must not throw.
+/// Function of the program that the library runs, for example in `dtl_executor_run`. The call that
+/// takes it documents the thread. No lock is held. It must not throw.
 ///
-/// @return DTL_SUCCESS, or a status that is returned to the caller that waits for it. A number that
-///         is not a status becomes DTL_ERROR_NATIVE_BACKEND; the text has the number.
+/// @return DTL_SUCCESS, or a status, which the call that waits for the function returns. A number
+///         that is not a status becomes DTL_ERROR_NATIVE_BACKEND; the text has the number.
 /// dtl:user opaque
 /// dtl: section(ffi/exec/stream)
 pub type dtl_task_fn_t = Option<extern "C" fn(user: *mut c_void) -> dtl_status_t>;

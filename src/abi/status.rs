@@ -23,7 +23,7 @@ pub const DTL_ERROR_CONNECTION_LOST: dtl_status_t = 108;
 /// communicator.
 pub const DTL_ERROR_RANK_FAILURE: dtl_status_t = 109;
 /// The message was longer than the receive buffer. The buffer is full, and the info has the true
-/// size (for messages that MPI itself carries, see dtl_comm_recv).
+/// size (with MPI's own messages, see dtl_comm_recv).
 pub const DTL_ERROR_TRUNCATED: dtl_status_t = 112;
 
 /// A memory operation failed, and no other code describes the failure. See the text.

@@ -81,9 +81,9 @@ pub struct dtl_trace_event_t {
 
 /// Receives a begin or an end. It runs in the thread in which the event begins or ends (for
 /// operations: the thread that starts the operation or observes its end), possibly in several
-/// threads at once. Short internal locks of the library may be held. So it must return soon, must
-/// not wait for another thread that calls the library, must not throw, and may call only those dtl_
-/// functions that work in every state. Its duration counts as part of the call.
+/// threads at once. Short internal locks of the library may be held. So it must return promptly,
+/// must not wait for another thread that calls the library, must not throw, and may call only those
+/// dtl_ functions that work in every state. Its duration counts as part of the call.
 /// dtl:user opaque
 pub type dtl_trace_fn_t = Option<extern "C" fn(event: *const dtl_trace_event_t, user: *mut c_void)>;
 

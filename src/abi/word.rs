@@ -51,7 +51,7 @@ pub const DTL_LANGUAGE_C: dtl_enum_word_t = 0x0004_0001_0000_0000;
 pub const DTL_LANGUAGE_CUDA: dtl_enum_word_t = 0x0004_0002_0000_0000;
 /// OpenCL C source.
 pub const DTL_LANGUAGE_OPENCL: dtl_enum_word_t = 0x0004_0003_0000_0000;
-/// PTX, the intermediate text of NVIDIA.
+/// PTX, NVIDIA's intermediate assembly language.
 pub const DTL_LANGUAGE_PTX: dtl_enum_word_t = 0x0004_0004_0000_0000;
 /// SPIR-V binary.
 pub const DTL_LANGUAGE_SPIRV: dtl_enum_word_t = 0x0004_0005_0000_0000;
@@ -88,7 +88,7 @@ pub const DTL_OPERATION_UNDEFINED: dtl_enum_word_t = 0x0006_FFFF_0000_0000;
 pub const DTL_FEATURE_DEVICE: dtl_enum_word_t = 0x0007_0001_0000_0000;
 /// Feature: memory.
 pub const DTL_FEATURE_MEMORY: dtl_enum_word_t = 0x0007_0002_0000_0000;
-/// Feature: copies of its own.
+/// Feature: copies implemented by the backend.
 pub const DTL_FEATURE_TRANSFER: dtl_enum_word_t = 0x0007_0003_0000_0000;
 /// Feature: execution.
 pub const DTL_FEATURE_EXEC: dtl_enum_word_t = 0x0007_0004_0000_0000;
@@ -98,15 +98,15 @@ pub const DTL_FEATURE_MODULES: dtl_enum_word_t = 0x0007_0005_0000_0000;
 pub const DTL_FEATURE_COMM: dtl_enum_word_t = 0x0007_0006_0000_0000;
 /// Feature: streams, native ones or those that the library provides.
 pub const DTL_FEATURE_STREAMS: dtl_enum_word_t = 0x0007_0007_0000_0000;
-/// Feature: copies and launches for which the caller does not wait.
+/// Feature: asynchronous copies and launches.
 pub const DTL_FEATURE_ASYNC: dtl_enum_word_t = 0x0007_0008_0000_0000;
 /// Feature: memory that the threads of a block share.
 pub const DTL_FEATURE_SHARED_MEMORY: dtl_enum_word_t = 0x0007_0009_0000_0000;
 /// Template of features that a tolerant parse did not recognise.
 pub const DTL_FEATURE_UNDEFINED: dtl_enum_word_t = 0x0007_FFFF_0000_0000;
 
-/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. The table
-/// at dtl_reduce_op_t lists the operations for each dtype. Equivalent: MPI_Datatype.
+/// Element type. Built-in ones are below 256; those from `dtl_dtype_create` start at 4096. The
+/// table at dtl_reduce_op_t lists the operations for each dtype. Equivalent: MPI_Datatype.
 pub type dtl_dtype_t = i32;
 
 /// Signed 8-bit integer.
@@ -163,10 +163,9 @@ pub const DTL_DTYPE_FLOAT64_INT64: dtl_dtype_t = 21;
 /// struct { int64_t value; int64_t index; }, 16 bytes.
 pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
 
-/// Reduction operation. Built-in ones are below 256. Those of `dtl_op_create` are above 4096 and
-/// differ from all numbers of `dtl_dtype_create`, so that an operation passed as a dtype is
-/// refused, and the reverse. Equivalent: MPI_Op. The following combinations are supported; any
-/// other is DTL_ERROR_TYPE:
+/// Reduction operation. Built-in ones are below 256. Those from `dtl_op_create` are above 4096 and
+/// differ from all dtypes, so an operation passed as a dtype is refused, and the reverse.
+/// Equivalent: MPI_Op. Supported combinations (any other fails with DTL_ERROR_TYPE):
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
 ///   MIN MAX             integers, floats
@@ -191,12 +190,12 @@ pub type dtl_reduce_op_t = i32;
 /// may block, and must not throw. It may call dtl_ functions, and may destroy the operation, the
 /// dtype, communicators and windows, with these exceptions: a collective on the same communicator
 /// (dtl_comm_shrink is one) returns DTL_ERROR_BUSY inside a blocking collective. Inside a
-/// non-blocking one it would start, and the ranks would get out of step: do not call it.
-/// dtl_finalize, dtl_comm_destroy of the communicator of the current collective, and waiting for,
-/// cancelling or destroying the request of that collective return DTL_ERROR_BUSY.
+/// nonblocking one it would start, and the collectives of the ranks would no longer match: do not
+/// call it. dtl_finalize, dtl_comm_destroy of the communicator of the current collective, and
+/// waiting for, cancelling or destroying the request of that collective return DTL_ERROR_BUSY.
 ///
 /// @param dtype  The dtype of the call.
-/// @param user   That of dtl_op_create.
+/// @param user   Pointer that was passed to dtl_op_create.
 /// Equivalent: MPI_User_function.
 /// dtl:in len(count*dtype)
 /// dtl:inout inout len(count*dtype)

@@ -490,6 +490,8 @@ static void test_own_ways(void) {
     copy.dst = out, copy.src = in, copy.size_bytes = sizeof in, query.args = &copy;
     CHECK_OK(dtl_dispatch_invoke(all, &query, NULL));
     CHECK(memcmp(in, out, 8) == 0);
+    copy.ndim = -1;
+    CHECK_STATUS(dtl_dispatch_invoke(all, &query, NULL), DTL_ERROR_INVALID_ARGUMENT);
     copy.ndim = 2, copy.shape = shape, copy.element_bytes = 1;
     memset(out, 0, sizeof out);
     CHECK_OK(dtl_dispatch_invoke(all, &query, NULL));

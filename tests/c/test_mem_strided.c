@@ -137,7 +137,7 @@ static void test_bad_input(void) {
     static char in[512], out[512];
     const int64_t shape[9] = {2, 2, 2, 2, 2, 2, 2, 2, 2}, none[2] = {3, 0}, huge[2] = {INT64_MAX, 8};
     const int64_t same[2] = {1, 1}, repeat[2] = {0, 0}, far_away[1] = {INT64_MIN}, negative[2] = {2, -1};
-    const int64_t farther[1] = {INT64_MAX};
+    const int64_t farther[1] = {INT64_MAX}, farther_two[2] = {INT64_MAX, INT64_MAX}, one[1] = {1};
     void* memory;
     CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, shape, 9, 1), DTL_ERROR_NOT_SUPPORTED);
     CHECK_TEXT("shape [2, 2, 2");
@@ -157,6 +157,13 @@ static void test_bad_input(void) {
     CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, huge, 2, 4), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_OK(dtl_mem_copy_strided(out, repeat, in, repeat, none, 2, 4));
     CHECK_OK(dtl_mem_copy_strided(NULL, NULL, NULL, NULL, none, 2, 4));
+    CHECK_OK(dtl_mem_copy_strided(NULL, NULL, NULL, NULL, none, 2, UINT64_MAX));
+    CHECK_OK(dtl_mem_copy_strided(NULL, farther_two, NULL, farther_two, none, 2, 4)); /* strides without elements */
+    in[0] = 8;
+    CHECK_OK(dtl_mem_copy_strided(out, farther, in, far_away, one, 1, 4)); /* the stride of one element */
+    CHECK(out[0] == 8);
+    CHECK_STATUS(dtl_mem_copy_strided(out, same, in, NULL, shape, 2, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("dst_strides [1, 1] of shape [2, 2], elements of 4 bytes");
     in[0] = 9;
     CHECK_OK(dtl_mem_copy_strided(out, NULL, in, NULL, NULL, 0, 1)); /* one element */
     CHECK(out[0] == 9);

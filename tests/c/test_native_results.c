@@ -59,6 +59,8 @@ static void streams_without_events(void) {
     CHECK(synchronized == 2);
     CHECK_OK(dtl_event_query(event, &done));
     CHECK(done == 1);
+    CHECK_OK(dtl_stream_wait(stream, 0)); /* the slot waits, once */
+    CHECK(synchronized == 3);
     /* A failure that the query meets stays to be reported by synchronize, once. */
     stream_failure = DTL_ERROR_BACKEND;
     CHECK_STATUS(dtl_stream_query(stream, &done), DTL_ERROR_BACKEND);
@@ -91,6 +93,14 @@ static void booleans_are_zero_or_one(void) {
     query_answer = 7;
     CHECK_STATUS(dtl_stream_query(stream, &done), DTL_ERROR_NATIVE_BACKEND);
     said("backend odd_query: exec.stream_query wrote 7 into its boolean output");
+    synchronized = 0;
+    CHECK_STATUS(dtl_stream_wait(stream, 0), DTL_ERROR_NATIVE_BACKEND);
+    said("exec.stream_query wrote 7");
+    query_answer = 0;
+    CHECK_STATUS(dtl_stream_wait(stream, 0), DTL_ERROR_TIMEOUT);
+    query_answer = 1;
+    CHECK_OK(dtl_stream_wait(stream, 0));
+    CHECK(synchronized == 0);
     CHECK_OK(dtl_stream_destroy(stream));
     CHECK_OK(dtl_backend_unregister(backend));
 }

@@ -141,15 +141,15 @@ pub struct dtl_host_api_t {
             out: *mut dtl_registration_t,
         ) -> dtl_status_t,
     >,
-    /// Removes a handler from dtl_dispatcher_default() earlier (dtl_dispatch_unregister), in any
-    /// thread.
+    /// Removes a handler from dtl_dispatcher_default() before that (dtl_dispatch_unregister), in
+    /// any thread.
     pub dispatch_unregister:
         Option<unsafe extern "C" fn(registration: dtl_registration_t) -> dtl_status_t>,
 }
 
-/// Layout of a field of a struct of this header, or of a struct as a whole, as a compiler produced
-/// it. Plugins carry these rows (DTL_LAYOUTS) so that the library can compare them with its own.
-/// The struct never grows.
+/// Layout of a struct of this header, or of one of its fields, as a compiler produced it. Plugins
+/// carry these rows (DTL_LAYOUTS) so that the library can compare them with its own. The struct
+/// never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_layout_t {
@@ -224,8 +224,8 @@ pub struct dtl_plugin_t {
 
 /// Entry of a plugin file: its only symbol, exported under the name dtl_plugin_entry_v1:
 ///
-///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t
-///   *out) {
+///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host,
+///                                                      dtl_plugin_t *out) {
 ///       dtl_plugin_t plugin = DTL_PLUGIN_INIT;
 ///       plugin.name = "mine";
 ///       plugin.load = load;
@@ -280,7 +280,7 @@ pub struct dtl_plugin_info_t {
     /// "DTL_PLUGIN_PATH" or "installed".
     /// dtl: lives(forever)
     pub origin: *const c_char,
-    /// Name of the plugin; empty if the attempt ended earlier, as the next three fields.
+    /// Name of the plugin; empty if the attempt ended earlier, like the next three fields.
     /// dtl: lives(forever)
     pub name: *const c_char,
     /// Version of the plugin.

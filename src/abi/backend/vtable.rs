@@ -13,14 +13,14 @@ pub use super::vtable_memory::*;
 
 // Shorthand for the slots' types would hide them from C readers, so they are spelled out.
 
-/// Component of execution. The rules of dtl_device_vtable_t apply.
+/// Execution component. The rules of dtl_device_vtable_t apply.
 ///
 /// There are four groups of slots, each complete or absent: streams (stream_create, stream_destroy,
 /// stream_synchronize), events (event_create, event_destroy, event_record, event_query; they need
 /// the streams), host execution (execute, parallel_for, max_parallelism), and modules
 /// (module_compile to kernel_launch; they need the streams). For an absent group the library
-/// provides an implementation on host threads; absent modules are DTL_ERROR_NOT_SUPPORTED. Slots
-/// without a group in front of their text are optional.
+/// provides an implementation on host threads; without the modules it returns
+/// DTL_ERROR_NOT_SUPPORTED. Slots whose text does not begin with a group are optional.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_exec_vtable_t {
@@ -38,7 +38,7 @@ pub struct dtl_exec_vtable_t {
             out_stream: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (streams) Destroys a stream of stream_create. Work that is queued in the stream must still
+    /// (streams) Destroys a stream from stream_create. Work that is queued in the stream must still
     /// run. The slot may wait for it, or return immediately and let it finish.
     /// dtl: opt(stream_create==NULL&&event_create==NULL&&module_compile==NULL)
     pub stream_destroy:
@@ -89,7 +89,7 @@ pub struct dtl_exec_vtable_t {
             out_event: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (events) Destroys an event of event_create.
+    /// (events) Destroys an event from event_create.
     /// dtl: opt(event_create==NULL)
     pub event_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
@@ -190,9 +190,9 @@ pub struct dtl_exec_vtable_t {
     /// its folder.
     ///
     /// If the backend does not support the language, it returns DTL_ERROR_NOT_SUPPORTED with a text
-    /// that names the supported ones. An error in the source is DTL_ERROR_COMPILE_FAILED.
-    /// `log(log_user, ...)`, never NULL, receives the whole log of the compiler, also after a
-    /// success. Several threads may compile at once.
+    /// that names the supported ones. For an error in the source it returns
+    /// DTL_ERROR_COMPILE_FAILED. `log(log_user, ...)`, never NULL, receives the whole log of the
+    /// compiler, even after a success. Several threads may compile at once.
     /// cbindgen:appended
     /// dtl: opt(module_destroy==NULL&&kernel_get==NULL&&kernel_destroy==NULL&&kernel_launch==NULL)
     pub module_compile: Option<
@@ -205,7 +205,7 @@ pub struct dtl_exec_vtable_t {
             out_module: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (modules) Destroys a module of module_compile. Its kernels are destroyed before.
+    /// (modules) Destroys a module from module_compile. All its kernels have been destroyed.
     /// dtl: opt(module_compile==NULL)
     pub module_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, module: *mut c_void) -> dtl_status_t>,
@@ -222,12 +222,12 @@ pub struct dtl_exec_vtable_t {
             out_kernel: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (modules) Destroys a kernel of kernel_get. Launches that are queued must still run.
+    /// (modules) Destroys a kernel from kernel_get. Launches that are queued must still run.
     /// dtl: opt(module_compile==NULL)
     pub kernel_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, kernel: *mut c_void) -> dtl_status_t>,
-    /// (modules) Queues a kernel of kernel_get. args[i] points to sizes[i] bytes, valid during the
-    /// call. If the kernel has a signature, the number and sizes of the arguments match it.
+    /// (modules) Queues a kernel from kernel_get. args[i] points to sizes[i] bytes, valid during
+    /// the call. If the kernel has a signature, the number and sizes of the arguments match it.
     /// dtl: opt(module_compile==NULL)
     pub kernel_launch: Option<
         unsafe extern "C" fn(
@@ -245,9 +245,8 @@ pub struct dtl_exec_vtable_t {
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 pub const DTL_BACKEND_NO_COMPUTE: u64 = 1;
 
-/// Backend: up to five components, each NULL if the backend does not have it; at least one. The
-/// tables are copied at registration. `self` and the data behind it must live until `destroy` is
-/// called.
+/// Table of a backend: one to five components; those that it does not have are NULL. The tables are
+/// copied at registration. `self` and the data behind it must live until `destroy` is called.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_backend_vtable_t {

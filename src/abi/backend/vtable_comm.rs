@@ -54,7 +54,7 @@ pub struct dtl_comm_done_t {
     pub status: dtl_status_t,
     /// For a receive, the match word of the message.
     pub match_word: u64,
-    /// For a receive, the true size of the message, also if it was truncated.
+    /// For a receive, the true size of the message, even if it was truncated.
     pub size_bytes: u64,
 }
 
@@ -62,12 +62,12 @@ pub struct dtl_comm_done_t {
 pub const DTL_WIN_KEY_BYTES: u32 = 256;
 
 /// Flag of dtl_comm_vtable_t: slots are called only inside calls of the program, never by a thread
-/// of the library. For transports whose lower layer the program also calls and that need these
-/// calls serialised (for example an MPI that provides MPI_THREAD_SERIALIZED). Windows are then
-/// served only by calls of the target.
+/// of the library. For transports over a layer that the program also calls and whose calls must be
+/// serialised (for example an MPI that provides MPI_THREAD_SERIALIZED). Windows are then served
+/// only by calls of the target.
 pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 
-/// Component of communication: five required slots move bytes.
+/// Communication component: five required slots move bytes.
 ///
 /// The library builds everything else on them: matching of tags, any-tag receives and several
 /// communicators over one open table, probing, synchronous sends, cancellation, truncation and
@@ -100,8 +100,8 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 /// win_put, win_get, win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap),
 /// which need the transfers. If a group is absent, the library implements it by messages that the
 /// target serves. It always implements fences and locks in this way. The slots are used for windows
-/// over all ranks of the communicator in their order (also on a dtl_comm_dup); windows over some of
-/// the ranks use messages. The library checks bounds before a call. `test` completes these
+/// over all ranks of the communicator in their order (including a dtl_comm_dup); windows over some
+/// of the ranks use messages. The library checks bounds before a call. `test` completes these
 /// operations like any other; of the result, only the status is read. Operations are unordered,
 /// except where win_flush and win_accumulate define an order. If an operation needs help from the
 /// process of its target, `test` there may give it: the library calls `test` in every waiting call
@@ -153,7 +153,7 @@ pub struct dtl_comm_vtable_t {
     ///
     /// No operation is pending, unless the transport has not completed it within a second; its
     /// buffer then stays valid until the process ends. Every send that `test` reported as done must
-    /// still arrive, also at ranks that receive it later. The call is not collective: other ranks
+    /// still arrive, even at ranks that receive it later. The call is not collective: other ranks
     /// close at other times. They may treat a closed rank as one that died, after they have
     /// received what it sent.
     pub close: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void) -> dtl_status_t>,
@@ -161,10 +161,10 @@ pub struct dtl_comm_vtable_t {
     ///
     /// `buf` must not change until the operation is done. *out_op is any number by which the
     /// transport identifies the operation. Sends to one rank under one match word are ordered as
-    /// the calls. Transmit immediately what there is room for: for the program a small send is
-    /// complete now, and its next call may be much later, or may be an `open` that waits for ranks
-    /// which wait for this message. DTL_ERROR_BUSY means that there is no room now; the library
-    /// calls again later. Any other failure is that of the send.
+    /// the calls. Transmit as much as possible immediately: to the program a small send is already
+    /// complete, and its next call may be much later, or an `open` that waits for ranks that wait
+    /// for this message. DTL_ERROR_BUSY means that there is no room now; the library calls again
+    /// later. Any other failure is that of the send.
     pub isend: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -262,10 +262,10 @@ pub struct dtl_comm_vtable_t {
     /// (transfers) Destroys what win_create created.
     ///
     /// After it returns, no rank changes the memory any more, whatever the other ranks do, and no
-    /// buffer of this rank's operations on it is accessed. Operations that are not complete never
-    /// complete, and their numbers are free. Usually all operations are complete, and all ranks
-    /// have reached this call; not so after a failure. It is not collective. It may block briefly,
-    /// but not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
+    /// buffer of this rank's operations on it is accessed. Incomplete operations never complete,
+    /// and their numbers may be reused. Except after a failure, all operations are complete, and
+    /// all ranks have reached this call. It is not collective. It may block briefly, but not for
+    /// other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
     /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_destroy: Option<
         unsafe extern "C" fn(
@@ -315,10 +315,10 @@ pub struct dtl_comm_vtable_t {
     /// (transfers) Starts an operation that is done when all earlier operations of this rank on
     /// this window and target are complete at the target.
     ///
-    /// A load by the target itself, and any rank's operation that starts afterwards, then finds
-    /// their effects. It fails if one of them has failed without a report. DTL_ERROR_BUSY means
-    /// that there is no room now; the library calls again later. Equivalents: a read after the
-    /// writes, ucp_ep_flush_nbx, MPI_Win_flush.
+    /// A load by the target itself, and any rank's operation that starts afterwards, then sees
+    /// their effects. It fails if one of them has failed unreported. DTL_ERROR_BUSY means that
+    /// there is no room now; the library calls again later. Equivalents: a read after the writes,
+    /// ucp_ep_flush_nbx, MPI_Win_flush.
     /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_flush: Option<
         unsafe extern "C" fn(
@@ -348,8 +348,8 @@ pub struct dtl_comm_vtable_t {
             out_yes: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) at `offset`
-    /// bytes after the beginning of the target's memory.
+    /// (atomics) Starts target[i] = target[i] op buf[i] for `count` elements (at least 1) at
+    /// `offset` bytes after the beginning of the target's memory.
     ///
     /// The offset need not be a multiple of the element size. The results are those of the
     /// library's reductions (DTL_OP_SUM and the others). `result` is NULL, or receives the previous

@@ -8,14 +8,13 @@ use std::ffi::c_void;
 
 // Shorthand for the slots' types would hide them from C readers, so they are spelled out.
 
-/// Component of devices. Slots marked (required) must not be NULL.
+/// Device component. Slots marked (required) must not be NULL.
 ///
-/// These rules apply to the slots of all components except where a text differs. They are called
-/// from any thread, with no lock held. They may block. They must not call dtl_ functions on this
-/// backend, and must not throw. `self` is the pointer that was given to `dtl_backend_register`.
-/// Outputs are read only after DTL_SUCCESS. Boolean outputs must be 0 or 1. Any other value, a
-/// device that does not exist, and a number that is not a status make the call fail with
-/// DTL_ERROR_NATIVE_BACKEND.
+/// Rules for the slots of all components, unless a slot's text differs. Slots are called from any
+/// thread, with no lock held. They may block. They must not call dtl_ functions on this backend,
+/// and must not throw. `self` is the pointer that was given to `dtl_backend_register`. Outputs are
+/// read only after DTL_SUCCESS. Boolean outputs must be 0 or 1. Any other value, a device that does
+/// not exist, and a number that is not a status make the call fail with DTL_ERROR_NATIVE_BACKEND.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_device_vtable_t {
@@ -71,7 +70,7 @@ pub struct dtl_device_vtable_t {
     >,
 }
 
-/// Component of memory. The rules of dtl_device_vtable_t apply. alloc, import_handle, kind_info and
+/// Memory component. The rules of dtl_device_vtable_t apply. alloc, import_handle, kind_info and
 /// memory_info apply to the calling thread's current device. Slots that take the address of an
 /// allocation must find its device by the address, because another device may be current.
 #[repr(C)]
@@ -85,8 +84,8 @@ pub struct dtl_memory_vtable_t {
     /// least 1).
     ///
     /// If the program passes alignment 0 to dtl_mem_alloc, `alignment` is the one that kind_info
-    /// declares, or 1 if it declares none. An unknown kind is DTL_ERROR_NOT_SUPPORTED. Insufficient
-    /// memory is DTL_ERROR_OUT_OF_MEMORY.
+    /// declares, or 1 if it declares none. Return DTL_ERROR_NOT_SUPPORTED for an unknown kind,
+    /// DTL_ERROR_OUT_OF_MEMORY if memory is insufficient.
     pub alloc: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -96,7 +95,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (required) Frees memory of alloc. Size, alignment and kind are those of the alloc.
+    /// (required) Frees memory from alloc. Size, alignment and kind are those of the alloc.
     pub free: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -110,8 +109,8 @@ pub struct dtl_memory_vtable_t {
     ///
     /// `alignment` is a power of two up to 2^30, or 0 = none declared, which dtl_mem_kind_info
     /// reports as 1. Any other value makes dtl_mem_kind_info, and dtl_mem_alloc with alignment 0,
-    /// fail with DTL_ERROR_NATIVE_BACKEND. An unknown kind is DTL_ERROR_NOT_SUPPORTED. NULL: HOST
-    /// is treated as host memory, and DEVICE as memory that only this backend can access.
+    /// fail with DTL_ERROR_NATIVE_BACKEND. Return DTL_ERROR_NOT_SUPPORTED for an unknown kind.
+    /// NULL: HOST is host memory, DEVICE memory that only this backend can access.
     /// dtl: opt
     pub kind_info: Option<
         unsafe extern "C" fn(
@@ -131,15 +130,15 @@ pub struct dtl_memory_vtable_t {
             out_total: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Writes the data with which import_handle accesses an allocation of alloc from another
-    /// process on this node.
+    /// Writes the handle from which import_handle maps an allocation of this backend in another
+    /// process of this node.
     ///
     /// export_handle, import_handle and close_handle are all present or all NULL (then
     /// DTL_ERROR_NOT_SUPPORTED). Size, alignment and kind are those of the alloc. out_bytes has
     /// DTL_MEM_HANDLE_ROOM bytes, aligned to 8 and zeroed. The library adds kind, size, alignment,
-    /// node, the name of the backend, and a checksum. A kind that cannot be exported is
-    /// DTL_ERROR_NOT_SUPPORTED with a text; a kind that can has the property DTL_MEMORY_EXPORTABLE.
-    /// Corresponds to cudaIpcGetMemHandle.
+    /// node, the name of the backend, and a checksum. Kinds that can be exported have the property
+    /// DTL_MEMORY_EXPORTABLE; for others return DTL_ERROR_NOT_SUPPORTED with a text. Corresponds to
+    /// cudaIpcGetMemHandle.
     /// cbindgen:appended
     /// dtl: opt(import_handle==NULL&&close_handle==NULL)
     pub export_handle: Option<
@@ -171,7 +170,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Unmaps memory of import_handle. It stays allocated for its other users. Corresponds to
+    /// Unmaps memory from import_handle. It stays allocated for its other users. Corresponds to
     /// cudaIpcCloseMemHandle.
     /// dtl: opt(export_handle==NULL)
     pub close_handle: Option<
@@ -202,7 +201,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Frees memory of alloc or alloc_async, after the work that is in the stream. Corresponds to
+    /// Frees memory from alloc or alloc_async, after the work queued in the stream. Corresponds to
     /// cudaFreeAsync.
     /// dtl: opt(alloc_async==NULL)
     pub free_async: Option<
@@ -246,9 +245,9 @@ pub struct dtl_memory_vtable_t {
     /// `ptr` is any address in it. The slot writes device, kind, base and size_bytes of `out_info`,
     /// which is zeroed with struct_size set. DTL_ERROR_NOT_FOUND means that the driver does not
     /// recognise the address. With any other failure the address stays unclassified: the query,
-    /// copy or message fails with that status, and nothing is copied. A kind that is not a memory
-    /// kind, a device below 0, or a base and size_bytes that do not contain `ptr` is
-    /// DTL_ERROR_NATIVE_BACKEND.
+    /// copy or message fails with that status, and nothing is copied. The result is
+    /// DTL_ERROR_NATIVE_BACKEND if the kind is not a memory kind, the device is below 0, or base
+    /// and size_bytes do not contain `ptr`.
     ///
     /// Messages and copies call it once for each buffer that the library does not recognise, and
     /// wait for the result, so it must be fast. They do not call it for buffers in the program's
@@ -267,7 +266,7 @@ pub struct dtl_memory_vtable_t {
     >,
 }
 
-/// Component of transfers. The rules of dtl_device_vtable_t apply.
+/// Transfer component. The rules of dtl_device_vtable_t apply.
 ///
 /// Memory: at least one side of a copy is memory of this backend, passed with its kind: allocated
 /// by it, imported, adopted, registered, or described by pointer_info. The other side is also such

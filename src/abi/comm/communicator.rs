@@ -6,9 +6,9 @@ use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use std::ffi::{c_char, c_void};
 
-/// Communicator of the job: all ranks that the launcher started. It is opened by the first call
-/// that uses it, also by a local one. That call blocks until all ranks have opened it, for at most
-/// 30 s, or DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
+/// Communicator of the job: all ranks that the launcher started. The first call that uses it, even
+/// a local one, opens it. That call blocks until all ranks have done so, for at most 30 s, or
+/// DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
 /// Equivalent: MPI_COMM_WORLD.
 pub const DTL_COMM_WORLD: dtl_comm_t = dtl_comm_t { id: 0x0600_0000_0000_0000 };
 /// Communicator of this process alone. It is opened at its first use. Destroying it has no effect.
@@ -44,7 +44,7 @@ pub struct dtl_recv_info_t {
     pub source: i32,
     /// Tag of the message.
     pub tag: i32,
-    /// Size of the whole message in bytes, also if it was truncated. With MPI's own messages it is
+    /// Size of the whole message in bytes, even if it was truncated. With MPI's own messages it is
     /// 0 after a truncation if MPI does not report the size.
     pub size_bytes: u64,
     /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, or the status with which the receive failed.
@@ -62,7 +62,7 @@ pub struct dtl_recv_info_t {
 pub struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     pub struct_size: u32,
-    /// Rank of this process, 0 ... size-1. Read only if size is not 0.
+    /// Rank of this process, 0 to size-1. Read only if size is not 0.
     /// dtl: rank
     pub rank: i32,
     /// Number of ranks. 0: rank and size come from the launcher's environment.
@@ -78,14 +78,15 @@ pub struct dtl_comm_desc_t {
     /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL means
     /// "auto", which never selects "nccl" or "rdma". Kind "threads" is opened by dtl_comm_threads.
     ///
-    /// Kind "mpi" uses the MPI that the process has loaded, that fits the launcher, or that
-    /// DTL_MPI_LIBRARY names. If the program has not initialised MPI, the library does, and the
-    /// last dtl_finalize finalises it (see dtl_comm_from_mpi_fint). Messages and collectives are
-    /// MPI's own if no rank has a time limit (timeout_ns, DTL_TIMEOUT) or requests
+    /// Kind "mpi" uses the MPI that the process has loaded, else the one that DTL_MPI_LIBRARY
+    /// names, else one that fits the launcher. If the program has not initialised MPI, the library
+    /// does, and the last dtl_finalize finalises it (see dtl_comm_from_mpi_fint). Messages and
+    /// collectives are MPI's own if no rank has a time limit (timeout_ns, DTL_TIMEOUT) or requests
     /// DTL_COMM_DETERMINISTIC, and MPI provides a thread level other than MPI_THREAD_SERIALIZED.
-    /// The texts of the functions then state which guarantees MPI does not give. Otherwise they are
-    /// the library's, over MPI_Isend and MPI_Irecv, and all guarantees of this header hold.
-    /// dtl_comm_info reports which of the two applies. docs/explanation/promises.md has a table.
+    /// Functions then document which guarantees MPI does not give. Otherwise the library implements
+    /// messages and collectives over MPI_Isend and MPI_Irecv, and all guarantees of this header
+    /// hold. dtl_comm_info reports which of the two applies. docs/explanation/promises.md has a
+    /// table.
     /// dtl: opt
     pub kind: *const c_char,
     /// Name that all ranks of the job share and that no other job on this node uses. NULL: from the
@@ -114,11 +115,11 @@ pub struct dtl_comm_desc_t {
     /// `over`. The call does not change `over`, which is not needed afterwards. With any other kind
     /// it must be null.
     ///
-    /// Kind "nccl": if `over` is null, a communicator of kind "auto" is opened beneath. Collectives
-    /// on device memory of backend "cuda" that the host cannot access are performed by NCCL. They
-    /// use the device that is current in the calling thread when the communicator is opened; each
-    /// rank needs a device of its own. All other operations use the communicator beneath.
-    /// docs/how-to/use-nccl.md lists which does which.
+    /// Kind "nccl": if `over` is null, a communicator of kind "auto" is opened in its place.
+    /// Collectives on device memory of backend "cuda" that the host cannot access are performed by
+    /// NCCL. They use the device that is current in the calling thread when the communicator is
+    /// opened; each rank needs a device of its own. All other operations use that underlying
+    /// communicator (docs/how-to/use-nccl.md has a list).
     ///
     /// Kind "rdma": the ranks use `over` to exchange addresses while they open (see
     /// dtl_rdma_config_t.meeting).
@@ -126,9 +127,9 @@ pub struct dtl_comm_desc_t {
 }
 
 /// Flag of dtl_comm_desc_t: results of collectives are bitwise equal across kinds, runs and
-/// timings, even where faster algorithms exist that are not. Without it, reductions over several
-/// nodes ("hier") combine operands node by node, and over "mpi" they are MPI's own. Every rank gets
-/// the identical result with and without this flag. DTL_DETERMINISTIC=1 has the same effect.
+/// timings, if need be at the cost of speed. Without it, reductions over several nodes ("hier")
+/// combine operands node by node, and over "mpi" they are MPI's own. Every rank gets the identical
+/// result with and without this flag. DTL_DETERMINISTIC=1 has the same effect.
 pub const DTL_COMM_DETERMINISTIC: u64 = 1;
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages travel on the named MPI communicator, not on a
@@ -139,11 +140,11 @@ pub const DTL_COMM_DETERMINISTIC: u64 = 1;
 pub const DTL_COMM_NO_DUP: u64 = 2;
 
 /// Flag of dtl_comm_desc_t: stages device memory through host memory. Kind "nccl": collectives on
-/// device memory that NCCL does not provide are staged over the communicator beneath; without the
-/// flag they are DTL_ERROR_NOT_SUPPORTED. dtl_explain reports the first one. All ranks must set the
-/// flag, or none. Kind "mpi": messages in device memory are staged even if MPI accepts device
-/// pointers (docs/how-to/send-device-memory.md). Kind "rdma": large messages are staged even if
-/// dtl_rdma_config_t.device_memory selects direct transfer. For both, each rank may choose.
+/// device memory that NCCL does not provide are staged over the underlying communicator; without
+/// the flag they fail with DTL_ERROR_NOT_SUPPORTED. dtl_explain reports the first one. All ranks
+/// must set the flag, or none. Kind "mpi": messages in device memory are staged even if MPI accepts
+/// device pointers (docs/how-to/send-device-memory.md). Kind "rdma": large messages are staged even
+/// if dtl_rdma_config_t.device_memory selects direct transfer. For both, each rank may choose.
 pub const DTL_COMM_STAGE: u64 = 4;
 
 /// Properties of a communicator, filled by dtl_comm_info. Start from DTL_COMM_INFO_INIT.
@@ -157,8 +158,8 @@ pub struct dtl_comm_info_t {
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// Number of ranks that this process has found gone: they died, or left (destroyed their handle
-    /// or finalized). Calls on the communicator detect them. The number never decreases.
+    /// Number of ranks that this process has found to have died or left (destroyed their handle or
+    /// finalized). Calls on the communicator detect this. The number never decreases.
     pub failed_count: i32,
     /// Time limit of each blocking call, in nanoseconds.
     pub timeout_ns: u64,
@@ -174,11 +175,11 @@ pub struct dtl_comm_info_t {
 /// Runs in the thread that calls dtl_comm_dup. It may call the library, but must not destroy
 /// `comm`. No lock is held. It may block, but then the other ranks wait in dtl_comm_dup.
 ///
-/// @param comm       communicator that is duplicated.
-/// @param key        key of the attribute.
-/// @param user       pointer that was passed to dtl_comm_key_create.
-/// @param value      attribute of `comm`.
-/// @param out_value  attribute of the duplicate.
+/// @param comm       Communicator that is duplicated.
+/// @param key        Key of the attribute.
+/// @param user       Pointer that was passed to dtl_comm_key_create.
+/// @param value      Attribute of `comm`.
+/// @param out_value  Attribute of the duplicate.
 /// @param out_copy   1: the duplicate gets the attribute. 0: it does not.
 /// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
 /// dtl:user opaque
@@ -204,10 +205,10 @@ pub type dtl_attribute_copy_fn_t = Option<
 /// lock is held. It may block and call the library; within dtl_finalize, calls return
 /// DTL_ERROR_INVALID_STATE.
 ///
-/// @param comm   communicator that had the attribute.
-/// @param key    key of the attribute.
-/// @param user   pointer that was passed to dtl_comm_key_create.
-/// @param value  the attribute.
+/// @param comm   Communicator that had the attribute.
+/// @param key    Key of the attribute.
+/// @param user   Pointer that was passed to dtl_comm_key_create.
+/// @param value  The attribute.
 /// dtl:user opaque
 /// dtl:value opaque
 pub type dtl_attribute_delete_fn_t =

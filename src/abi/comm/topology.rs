@@ -48,11 +48,11 @@ pub struct dtl_topology_t {
 pub struct dtl_comm_topology_t {
     /// sizeof(dtl_comm_topology_t), set by DTL_COMM_TOPOLOGY_INIT.
     pub struct_size: u32,
-    /// Node that this rank runs on, 0 ... nodes-1. -1: not known.
+    /// Node that this rank runs on, 0 to nodes-1. -1: not known.
     pub node: i32,
     /// Number of nodes that the communicator's ranks run on. -1: not known.
     pub nodes: i32,
-    /// Position of this rank among the communicator's ranks on its node, 0 ... local_size-1.
+    /// Position of this rank among the communicator's ranks on its node, 0 to local_size-1.
     pub local_rank: i32,
     /// Number of the communicator's ranks on this rank's node.
     pub local_size: i32,

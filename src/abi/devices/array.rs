@@ -134,9 +134,9 @@ pub struct dtl_dlpack_managed_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_version_t {
-    /// If it differs, the struct may be different from `flags` on.
+    /// Major version. If it differs, the fields from `flags` on may differ too.
     pub major: u32,
-    /// Higher ones only add meanings.
+    /// Minor version. A higher one only adds values.
     pub minor: u32,
 }
 

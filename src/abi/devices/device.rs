@@ -36,12 +36,12 @@ pub struct dtl_backend_info_t {
     /// Components of its own: DTL_COMPONENT_..., ORed.
     /// dtl: flags(DTL_COMPONENT_)
     pub components: u32,
-    /// Rank for the choice of "auto": the highest available one wins. INT32_MIN = never chosen.
+    /// Priority for "auto": the highest of the available backends wins. INT32_MIN = never chosen.
     pub auto_priority: i32,
     /// 1 = part of the library, 0 = registered by the program or a plugin.
     /// dtl: bool
     pub is_builtin: i32,
-    /// Flags of its table.
+    /// Flags of its dtl_backend_vtable_t.
     /// dtl: flags(DTL_BACKEND_NO_COMPUTE)
     pub flags: u64,
     /// Name of the backend. Valid as long as the backend is registered.
@@ -64,7 +64,7 @@ pub struct dtl_device_info_t {
     pub kind: dtl_enum_word_t,
     /// Total memory in bytes.
     pub total_bytes: u64,
-    /// Number of cores of a CPU, of multiprocessors of a GPU.
+    /// Number of CPU cores, or of GPU multiprocessors.
     pub compute_units: u32,
     /// Maximum number of threads per block of a launch.
     pub max_block_threads: u32,
@@ -110,7 +110,7 @@ pub struct dtl_mem_kind_info_t {
     /// DTL_MEMORY_HOST_ACCESSIBLE and the other properties, ORed.
     /// dtl: flags(DTL_MEMORY_)
     pub properties: u64,
-    /// Minimum alignment of every allocation, in bytes.
+    /// Minimum alignment of an allocation, in bytes.
     pub alignment: u64,
     /// Name for display, such as "host (page-locked)", NUL-terminated.
     pub name: [c_char; 64],
@@ -129,8 +129,7 @@ pub struct dtl_mem_stats_t {
     /// reserved_bytes and the counts), so memory shared by n processes counts n times.
     pub live_bytes: u64,
     /// Maximum of live_bytes so far. For host memory it is exact if one thread allocates. Otherwise
-    /// it may be too high by the amount that each thread freed in its last 256 frees, or by 1 MiB
-    /// per thread.
+    /// it is an upper bound: each thread may add 1 MiB, or what it freed in its last 256 frees.
     pub peak_bytes: u64,
     /// Bytes taken from the system for these allocations (at least live_bytes). For host memory
     /// this includes its pools and cached free memory. It counts addresses: pages that were never
@@ -152,10 +151,10 @@ pub struct dtl_pool_desc_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Maximum number of unused bytes that the pool caches; what is freed beyond that returns to
-    /// the backend. 0 = 256 MiB, UINT64_MAX = no limit. No effect for kinds HOST, DEVICE and
-    /// MANAGED of backend "host": their memory is cached for all pools and dtl_mem_alloc together,
-    /// within one budget (DTL_MEMORY_KEEP).
+    /// Maximum number of unused bytes that the pool caches; memory freed beyond that returns to the
+    /// backend. 0 = 256 MiB, UINT64_MAX = no limit. No effect for kinds HOST, DEVICE and MANAGED of
+    /// backend "host": their memory is cached for all pools and dtl_mem_alloc together, within one
+    /// budget (DTL_MEMORY_KEEP).
     pub keep_bytes: u64,
 }
 

@@ -14,19 +14,19 @@ pub const DTL_DISPATCH_ANY: dtl_enum_word_t = 0;
 /// predicates of later keys (rule 2), as in DaCe.
 pub const DTL_DISPATCHER_STRICT_DACE: u64 = 1;
 
-/// Flag of a handler without a predicate: it precedes the one of the same key until it is
+/// Flag of a handler without a predicate: it overrides the one with the same key until it is
 /// unregistered.
 pub const DTL_DISPATCH_REPLACE: u64 = 1;
 /// Flag of a handler that refuses: a query that selects it fails with its reason (rule 7).
 pub const DTL_DISPATCH_ILLEGAL: u64 = 2;
 /// Flag of a handler that is the default of its operation (rule 4). Its key has DTL_DISPATCH_ANY in
-/// all three slots.
+/// source, destination and schedule.
 pub const DTL_DISPATCH_DEFAULT: u64 = 4;
 
 /// Key under which a handler is registered. It is an element of an array, so it never grows.
 ///
-/// A slot is a plain member, a template, an instance of a template, or DTL_DISPATCH_ANY. The key of
-/// a template (lower 32 bits 0) matches the template and all its instances; that of an instance
+/// A field is a plain member, a template, an instance of a template, or DTL_DISPATCH_ANY. The key
+/// of a template (lower 32 bits 0) matches the template and all its instances; that of an instance
 /// matches this instance alone.
 ///
 /// A dispatcher chooses by these rules:
@@ -63,7 +63,7 @@ pub struct dtl_dispatch_key_t {
     /// dtl: values(DTL_OPERATION_)
     pub operation: dtl_enum_word_t,
     /// Origin of the data, or DTL_DISPATCH_ANY. Any word that an enumeration in this process has
-    /// assigned. For the library's own operations, a slot accepts only words of the enumeration
+    /// assigned. For the library's own operations, a field accepts only words of the enumeration
     /// that dtl_dispatch_query_t lists for it, and `schedule` accepts only schedules.
     pub source: dtl_enum_word_t,
     /// Destination of the data, or DTL_DISPATCH_ANY.
@@ -110,8 +110,8 @@ pub struct dtl_dispatch_query_t {
 /// which the query fails.
 ///
 /// The text of the failure is that of dtl_backend_set_error, or of the dtl_ call that returned the
-/// status. Thread: the one that makes the query. Locks held: none. It may call dtl_ functions, also
-/// with the dispatcher. It should not block and must not throw.
+/// status. Thread: the one that makes the query. Locks held: none. It may call dtl_ functions, even
+/// those of this dispatcher. It should not block and must not throw.
 /// dtl:user opaque
 pub type dtl_dispatch_predicate_fn_t =
     Option<unsafe extern "C" fn(query: *const dtl_dispatch_query_t, user: *mut c_void) -> i32>;
@@ -119,13 +119,13 @@ pub type dtl_dispatch_predicate_fn_t =
 /// Performs the requested operation.
 ///
 /// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions. It
-/// must not throw. A call of the library that would lead to the handler that makes it is performed
-/// by the library itself.
+/// must not throw. If the handler makes a call that would select the handler again, the library
+/// performs that call itself.
 /// @param out_event  Event for the end of work that continues after the return; the caller of
 ///                   dtl_dispatch_invoke owns it. If it stays null, all work is complete. Anything
-///                   but a live event is DTL_ERROR_NATIVE_BACKEND. The pointer is NULL if nothing
-///                   waits for an event, as in every query of the library itself: complete all work
-///                   before returning.
+///                   but a live event fails with DTL_ERROR_NATIVE_BACKEND. The pointer is NULL if
+///                   nothing waits for an event, as in every query of the library itself: complete
+///                   all work before returning.
 /// dtl:user opaque
 /// dtl:out_event out opt owned(dtl_event_destroy)
 pub type dtl_dispatch_fn_t = Option<
@@ -196,11 +196,11 @@ pub struct dtl_dispatch_alloc_t {
     /// Power of two in bytes; 0 = that of the kind.
     pub alignment: u64,
     /// Result, set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on
-    /// `stream`, of any backend. (Not of backend "host" for another one: name "host" in
-    /// dtl_dispatch_handler_t.backend.) The program frees it by dtl_mem_free with the backend that
-    /// it requested or with that of the memory. The library owns it once the handler succeeds. If
-    /// its size or alignment is insufficient, it is refused with DTL_ERROR_NATIVE_BACKEND, and
-    /// freed if it came from dtl_mem_alloc.
+    /// `stream`, of any backend. (Exception: memory of "host" for another backend. Set
+    /// dtl_dispatch_handler_t.backend to "host" instead.) The program frees it by dtl_mem_free with
+    /// the backend that it requested or with that of the memory. The library owns it once the
+    /// handler succeeds. If its size or alignment is insufficient, it is refused with
+    /// DTL_ERROR_NATIVE_BACKEND, and freed if it came from dtl_mem_alloc.
     /// dtl: out address owned(dtl_mem_free)
     pub ptr: *mut c_void,
     /// Stream in whose order the memory is requested (dtl_mem_alloc_async). Memory that is

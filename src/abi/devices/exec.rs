@@ -143,8 +143,8 @@ pub type dtl_kernel_fn_t = Option<
 /// File that accompanies a source, found by `#include "name"` and `#include <name>` before any file
 /// on disk.
 ///
-/// Use the whole name ("folder/x.h") in the files too, because not every compiler searches beside
-/// them. It is an element of an array, so it never grows.
+/// Use the whole name ("folder/x.h") in the files too, because not every compiler searches the
+/// folder of the including file. It is an element of an array, so it never grows.
 /// dtl: section(ffi/exec/module)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

@@ -8,9 +8,9 @@ use std::ffi::{c_char, c_void};
 /// Flag of `dtl_policy_create`: dtl_policy_initialize sets the resources later.
 pub const DTL_POLICY_DEFER: u64 = 1;
 
-/// Kind of resources: anything, which the task uses as it likes.
+/// Kind of resources: any value, whose use is up to the task.
 ///
-/// Nothing is reported about tasks, so only policies that need no reports accept them. In
+/// Nothing is reported about tasks, so only policies that need no reports accept this kind. In
 /// dtl_policy_opts_t::kind 0 means CUSTOM if there is a table, GENERIC if there is a list,
 /// otherwise STREAMS. With DTL_POLICY_DEFER and no table 0 is refused, because there is no list
 /// yet.
@@ -19,7 +19,7 @@ pub const DTL_RESOURCES_GENERIC: u32 = 1;
 /// for work that the function left running.
 pub const DTL_RESOURCES_INLINE: u32 = 2;
 /// Kind of resources: streams. A task queues work on its stream and ends when that work does. As on
-/// any stream, a failure is also that of the work behind it, until dtl_policy_wait_all.
+/// any stream, tasks queued behind a failure report it too, until dtl_policy_wait_all.
 pub const DTL_RESOURCES_STREAMS: u32 = 3;
 /// Kind of resources: defined by a table of the program, dtl_policy_opts_t::ops.
 pub const DTL_RESOURCES_CUSTOM: u32 = 4;
@@ -85,9 +85,9 @@ pub struct dtl_waitable_t {
 /// call. `out_wait` is all zero; the task may describe there the work that it left running. A
 /// status other than DTL_SUCCESS is the failure of the task, which has ended anyway. If the number
 /// is not a status, calls that return the status of the task return DTL_ERROR_NATIVE_BACKEND; the
-/// text and dtl_submission_t have the number. Thread: the one that submits, or with a table of the
-/// program whichever that chooses. Locks held: none. It may block, call dtl_ functions and submit
-/// to the same policy. It must not throw.
+/// text and dtl_submission_t have the number. Thread: the one that submits, or, with a table of the
+/// program, any thread that the table chooses. Locks held: none. It may block, call dtl_ functions
+/// and submit to the same policy. It must not throw.
 /// dtl:arg opaque
 /// dtl:out_wait inout
 pub type dtl_policy_task_fn_t = Option<
@@ -160,7 +160,7 @@ pub struct dtl_resource_ops_t {
     /// DTL_INFO_... that it can report, ORed. TASK_SUBMISSION always works and need not be set.
     /// dtl: flags(DTL_INFO_)
     pub supported_info: u64,
-    /// Optional. Writes at most `cap` of all existing resources to `out`, and their number to
+    /// Optional. Writes at most `cap` existing resources to `out`, and the number of all to
     /// `out_n`. Called if a list is NULL.
     /// dtl: opt
     pub default_resources: Option<
@@ -171,9 +171,9 @@ pub struct dtl_resource_ops_t {
             out_n: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Optional. Checks whether a resource can be used if `needed_info` is to be reported;
-    /// otherwise writes the reason to `why` (`cap` bytes with NUL). The policy omits resources that
-    /// cannot.
+    /// Optional. Checks whether a resource (`core`, see dtl_selection_t) can be used if
+    /// `needed_info` is to be reported. If not, writes the reason to `why` (`cap` bytes with NUL),
+    /// and the policy omits the resource.
     /// dtl: opt
     pub accept: Option<
         extern "C" fn(
@@ -216,8 +216,8 @@ pub struct dtl_resource_ops_t {
 
 /// Table of a custom policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
 ///
-/// For every slot: thread: the one that submits or reports, several at once. Locks held: none. It
-/// must not block or throw.
+/// For every slot: it runs in the thread that submits or reports, in several at once. Locks held:
+/// none. It must not block or throw.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_policy_ops_t {

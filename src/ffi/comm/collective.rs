@@ -54,16 +54,15 @@ unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
 ///
 /// Rules for all collectives. All ranks of the communicator make the same calls in the same order,
 /// with the same count, dtype, op and root. Results do not depend on the order in which messages
-/// arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is bitwise the
-/// same on every kind of communicator. Without it, this holds for all kinds except two, which group
-/// the operands differently, so that floating-point results may differ in rounding: "hier" (node by
-/// node), and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines all
-/// of this.
+/// arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC the result is
+/// bitwise equal on every kind of communicator. Without the flag, two kinds group the operands
+/// differently, so floating-point results may differ in rounding: "hier" (node by node), and "mpi"
+/// with MPI's own collectives (see dtl_comm_desc_t), where MPI gives the guarantees.
 ///
-/// Buffers must not overlap. DTL_IN_PLACE is allowed where the text of a function states it: as
-/// `sbuf` (at the root, if only the root receives), or as `rbuf` of a scatter (at the root). This
-/// rank's part is then at the place of its result. Anywhere else DTL_IN_PLACE is
-/// DTL_ERROR_INVALID_ARGUMENT. For memory of devices see dtl_comm_send.
+/// Buffers must not overlap. A parameter accepts DTL_IN_PLACE only if its description says so:
+/// `sbuf` (at the root, if only the root receives), whose data is then in the result buffer, or
+/// `rbuf` of a scatter at the root, whose block then stays in `sbuf`. Anywhere else the call
+/// returns DTL_ERROR_INVALID_ARGUMENT. For memory of devices see dtl_comm_send.
 ///
 /// The nonblocking forms (dtl_comm_i...) return a request, see dtl_comm_ibarrier.
 ///
@@ -112,10 +111,10 @@ pub unsafe extern "C" fn dtl_comm_bcast(
 ///
 /// @param sbuf  `count` elements; DTL_IN_PLACE at the root.
 /// @param rbuf  `count` elements at the root; not accessed elsewhere, where it may be NULL.
-/// @param op    DTL_OP_..., see there for the dtypes. Operands are combined in the order of ranks
-///              unless the operation commutes.
-/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
-///         together. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY,
+/// @param op    An operation for `dtype`, see the table at dtl_reduce_op_t. Operands are combined
+///              in the order of ranks unless the operation commutes.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` does not support
+///         `dtype`. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY,
 ///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier.
 /// Equivalent: MPI_Reduce.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place(rank==root)
@@ -140,7 +139,7 @@ pub unsafe extern "C" fn dtl_comm_reduce(
 /// Reduces `count` elements of every rank, element by element, into the `rbuf` of every rank.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. Equivalent: MPI_Allreduce.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place
@@ -171,14 +170,13 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     )
 }
 
-/// Reduces size x `count` elements of every rank. Rank r gets the r-th `count` elements of the
-/// result.
+/// Reduces size x `count` elements of every rank. Rank r gets the r-th block of `count` elements.
 ///
 /// @param sbuf   size x `count` elements. DTL_IN_PLACE: they are at `rbuf`, and the first `count`
 ///               elements there are then the result.
 /// @param rbuf   `count` elements (in place size x `count`).
-/// @param count  elements of one block.
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+/// @param count  Elements of one block.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. Equivalent: MPI_Reduce_scatter_block.
 /// dtl:sbuf len(size(comm)*count*dtype) opt(count==0) in_place
@@ -201,10 +199,10 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
 /// Reduces the elements of every rank. Rank r gets the r-th block of the result, with rcounts[r]
 /// elements.
 ///
-/// @param sbuf     as many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`, and
+/// @param sbuf     As many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`, and
 ///                 the first rcounts[rank] elements there are then the result.
-/// @param rcounts  size counts, the same on all ranks.
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+/// @param rcounts  One count per rank, the same on all ranks.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
 /// Equivalent: MPI_Reduce_scatter.
@@ -228,10 +226,10 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
     unsafe { wait(Entry("dtl_comm_reduce_scatter"), comm, &args) }
 }
 
-/// Reduces the elements of ranks 0 ... this one, element by element (inclusive prefix reduction).
+/// Reduces the elements of ranks 0 to this one, element by element (inclusive prefix reduction).
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. Equivalent: MPI_Scan.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place
@@ -255,7 +253,7 @@ pub unsafe extern "C" fn dtl_comm_scan(
 /// reduction). The `rbuf` of rank 0 is unchanged.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. Equivalent: MPI_Exscan.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place
@@ -277,8 +275,8 @@ pub unsafe extern "C" fn dtl_comm_exscan(
 
 /// Collects one block of every rank at the root, in the order of ranks.
 ///
-/// @param sbuf            count_per_rank elements; DTL_IN_PLACE at the root.
-/// @param count_per_rank  elements of one block.
+/// @param sbuf            `count_per_rank` elements; DTL_IN_PLACE at the root.
+/// @param count_per_rank  Elements of one block.
 /// @param rbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -304,8 +302,8 @@ pub unsafe extern "C" fn dtl_comm_gather(
 /// Collects one block of every rank at the root. Sizes and positions of the blocks vary.
 ///
 /// @param sbuf     `scount` elements; DTL_IN_PLACE at the root.
-/// @param rcounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param rcounts  Elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
 ///         dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
@@ -336,8 +334,8 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
 /// Distributes the blocks of the root, one to each rank in the order of ranks.
 ///
 /// @param sbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
-/// @param count_per_rank  elements of one block.
-/// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in
+/// @param count_per_rank  Elements of one block.
+/// @param rbuf            `count_per_rank` elements; DTL_IN_PLACE at the root: its block stays in
 ///                        `sbuf`.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -362,8 +360,8 @@ pub unsafe extern "C" fn dtl_comm_scatter(
 
 /// Distributes the blocks of the root, one to each rank. Sizes and positions of the blocks vary.
 ///
-/// @param scounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
-/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param scounts  Elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param sdispls  Position of each block in `sbuf`, in elements; NULL: one after the other.
 /// @param rbuf     `rcount` elements; DTL_IN_PLACE at the root.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -393,7 +391,7 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
 
 /// Collects one block of every rank at every rank, in the order of ranks.
 ///
-/// @param sbuf  count_per_rank elements, or DTL_IN_PLACE.
+/// @param sbuf  `count_per_rank` elements, or DTL_IN_PLACE.
 /// @param rbuf  size x count_per_rank elements.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. Equivalent: MPI_Allgather.
@@ -416,8 +414,8 @@ pub unsafe extern "C" fn dtl_comm_allgather(
 /// Collects one block of every rank at every rank. Sizes and positions of the blocks vary.
 ///
 /// @param sbuf     `scount` elements, or DTL_IN_PLACE.
-/// @param rcounts  elements of each rank's block, the same on all ranks.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param rcounts  Elements of each rank's block, the same on all ranks.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
 ///         `rbuf` overlap. Equivalent: MPI_Allgatherv.
@@ -469,10 +467,10 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
 ///
 /// @param sbuf     DTL_IN_PLACE: the blocks to send are at `rbuf` (`scounts` and `sdispls` are not
 ///                 read).
-/// @param scounts  elements of the block to each rank.
-/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
-/// @param rcounts  elements of the block from each rank.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param scounts  Elements of the block to each rank.
+/// @param sdispls  Position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param rcounts  Elements of the block from each rank.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
 ///         `rbuf` overlap. Equivalent: MPI_Alltoallv.
@@ -502,16 +500,16 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
 }
 
 /// Sends one block to each rank of a list and receives one block from each rank of another. Every
-/// rank of the communicator calls it. The lists must match: each rank is in `dests` here as often
-/// as this one is in `sources` there.
+/// rank of the communicator calls it. The lists must match: `dests` has a rank as often as the
+/// `sources` of that rank has this one.
 ///
-/// @param dests    ranks to send to; DTL_PROC_NULL is skipped.
-/// @param scounts  elements of each of the `dest_count` blocks.
-/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
-/// @param sources  ranks to receive from. Of several blocks from one rank, the one sent first is
-///                 received first.
-/// @param rcounts  elements of each of the `source_count` blocks.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param dests    Ranks to send to; DTL_PROC_NULL is skipped.
+/// @param scounts  Elements of each of the `dest_count` blocks.
+/// @param sdispls  Position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param sources  Ranks to receive from. Several blocks from one rank are received in the order in
+///                 which it sends them.
+/// @param rcounts  Elements of each of the `source_count` blocks.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_INVALID_RANK: an element of `dests` or `sources` is not a rank.
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of

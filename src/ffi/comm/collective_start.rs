@@ -41,10 +41,10 @@ unsafe fn start(
 /// buffers must not be accessed until the request is complete; arrays of counts, displacements and
 /// ranks may be reused when the call returns. Every rank starts its collectives, blocking and
 /// nonblocking, in the same order. Every waiting call, and dtl_request_test, makes progress on
-/// them. The communicator's time limit does not end them; the death of a rank does. Failures of
-/// this rank's arguments are returned by the call, failures of other ranks by the request.
+/// them. The communicator's time limit does not end them; the death of a rank does. The call
+/// returns errors in this rank's arguments, the request those of other ranks.
 ///
-/// @param out  the request; complete it with dtl_request_wait or dtl_request_test. It cannot be
+/// @param out  The request; complete it with dtl_request_wait or dtl_request_test. It cannot be
 ///             cancelled.
 /// @return DTL_ERROR_LIMIT: too many requests in flight. DTL_ERROR_RANK_FAILURE: a rank died, left
 ///         or is absent. DTL_ERROR_BUSY: another thread is in a collective on `comm`.
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn dtl_comm_ibarrier(
     unsafe { start(Entry("dtl_comm_ibarrier"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_bcast: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_bcast, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -86,10 +86,10 @@ pub unsafe extern "C" fn dtl_comm_ibcast(
     unsafe { start(Entry("dtl_comm_ibcast"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_reduce: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_reduce, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
-///         together. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY,
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` does not support
+///         `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY,
 ///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
 /// Equivalent: MPI_Ireduce.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place(rank==root) until(request)
@@ -113,11 +113,11 @@ pub unsafe extern "C" fn dtl_comm_ireduce(
     unsafe { start(Entry("dtl_comm_ireduce"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_allreduce: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_allreduce, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
 /// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -137,12 +137,12 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
     unsafe { start(Entry("dtl_comm_iallreduce"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_reduce_scatter_block: see there for the parameters, dtl_comm_ibarrier for the
-/// rules.
+/// Starts a dtl_comm_reduce_scatter_block, with its parameters. The rules are those of
+/// dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier.
 /// Equivalent: MPI_Ireduce_scatter_block.
 /// dtl:sbuf len(size(comm)*count*dtype) opt(count==0) in_place until(request)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -164,11 +164,11 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     unsafe { start(Entry("dtl_comm_ireduce_scatter_block"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_reduce_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_reduce_scatter, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter.
 /// dtl:sbuf len(sum(rcounts)*dtype) opt(sum(rcounts)==0) in_place until(request)
 /// dtl:rcounts len(size(comm))
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -191,11 +191,11 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
     unsafe { start(Entry("dtl_comm_ireduce_scatter"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_scan: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_scan, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iscan.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
 /// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -215,11 +215,11 @@ pub unsafe extern "C" fn dtl_comm_iscan(
     unsafe { start(Entry("dtl_comm_iscan"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_exscan: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_exscan, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
 /// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
 /// dtl:out owned(dtl_request_wait|dtl_request_test)
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn dtl_comm_iexscan(
     unsafe { start(Entry("dtl_comm_iexscan"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_gather: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_gather, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -265,7 +265,7 @@ pub unsafe extern "C" fn dtl_comm_igather(
     unsafe { start(Entry("dtl_comm_igather"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_gatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_gatherv, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn dtl_comm_igatherv(
     unsafe { start(Entry("dtl_comm_igatherv"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_scatter, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -321,7 +321,7 @@ pub unsafe extern "C" fn dtl_comm_iscatter(
     unsafe { start(Entry("dtl_comm_iscatter"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_scatterv: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_scatterv, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn dtl_comm_iscatterv(
     unsafe { start(Entry("dtl_comm_iscatterv"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_allgather: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_allgather, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
@@ -373,7 +373,7 @@ pub unsafe extern "C" fn dtl_comm_iallgather(
     unsafe { start(Entry("dtl_comm_iallgather"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_allgatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_allgatherv, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
@@ -400,7 +400,7 @@ pub unsafe extern "C" fn dtl_comm_iallgatherv(
     unsafe { start(Entry("dtl_comm_iallgatherv"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_alltoall: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_alltoall, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
@@ -422,7 +422,7 @@ pub unsafe extern "C" fn dtl_comm_ialltoall(
     unsafe { start(Entry("dtl_comm_ialltoall"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_alltoallv: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_alltoallv, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
@@ -453,8 +453,8 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
     unsafe { start(Entry("dtl_comm_ialltoallv"), comm, &args, out) }
 }
 
-/// Starts a dtl_comm_neighbor_alltoallv: see there for the parameters, dtl_comm_ibarrier for the
-/// rules.
+/// Starts a dtl_comm_neighbor_alltoallv, with its parameters. The rules are those of
+/// dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT,
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,

@@ -33,22 +33,22 @@ pub unsafe extern "C" fn dtl_comm_get_world(out: *mut dtl_comm_t) -> dtl_status_
 /// the communicators of one job in the same order. Threads that open communicators at the same time
 /// must use different jobs (desc.job).
 ///
-/// @param desc  kind, ranks and time limit; start from DTL_COMM_DESC_INIT. NULL: all defaults.
-/// @param out   the communicator. The caller owns it; destroy it with dtl_comm_destroy.
-/// @return DTL_ERROR_NOT_FOUND: no such kind; the text lists the known ones. DTL_ERROR_UNAVAILABLE:
-///         the kind cannot run here. DTL_ERROR_TIMEOUT: ranks are missing after 30 s, or
-///         desc.timeout_ns if that is less; the text names them. DTL_ERROR_LIMIT: more ranks than
-///         the kind supports, or a limit of the system (open files: "shm" needs one per other rank,
-///         on rank 0 two during the call). DTL_ERROR_ALREADY_EXISTS: another process claims this
-///         rank. DTL_ERROR_INVALID_HANDLE: desc.over is not a communicator. DTL_ERROR_NCCL: NCCL
-///         failed; the text has its number and message. DTL_ERROR_INVALID_RANK: desc.rank is not in
-///         0 ... size-1. DTL_ERROR_INVALID_ARGUMENT: a field is invalid (kind "nccl": also two
-///         ranks on one device). A failure is one on every rank that took part, and nothing stays
-///         open. Exception: over a registered kind, and over an MPI where messages are the
-///         library's own, receives are posted after the ranks have met. If the transport of a rank
-///         refuses them (`irecv` of dtl_comm_vtable_t), that rank alone fails, with that status. On
-///         the other ranks, operations that need this rank end with DTL_ERROR_RANK_FAILURE, or at
-///         the time limit if this rank cannot send either.
+/// @param desc  Kind, ranks and time limit; start from DTL_COMM_DESC_INIT. NULL: all defaults.
+/// @param out   The communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_NOT_FOUND: there is no such kind; the text lists the known ones.
+///         DTL_ERROR_UNAVAILABLE: the kind cannot run here. DTL_ERROR_TIMEOUT: ranks are missing
+///         after 30 s, or desc.timeout_ns if that is less; the text names them. DTL_ERROR_LIMIT:
+///         more ranks than the kind supports, or a limit of the system (open files: "shm" needs one
+///         per other rank, on rank 0 two during the call). DTL_ERROR_ALREADY_EXISTS: another
+///         process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over is not a communicator.
+///         DTL_ERROR_NCCL: NCCL failed; the text has its number and message.
+///         DTL_ERROR_INVALID_RANK: desc.rank is out of range. DTL_ERROR_INVALID_ARGUMENT: a field
+///         is invalid (kind "nccl": also two ranks on one device). If the call fails, it fails on
+///         every rank that took part, and nothing stays open. Exception: over a registered kind,
+///         and over an MPI without MPI's own messages, receives are posted after the ranks have
+///         connected. If the transport of a rank refuses them (`irecv` of dtl_comm_vtable_t), that
+///         rank alone fails, with that status. On the other ranks, operations that need this rank
+///         end with DTL_ERROR_RANK_FAILURE, or at the time limit if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 /// dtl:desc opt
 /// dtl:out owned(dtl_comm_destroy)
@@ -127,7 +127,7 @@ pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
     )
 }
 
-/// Returns the rank of this process, 0 ... size-1. Equivalent: MPI_Comm_rank.
+/// Returns the rank of this process, 0 to size-1. Equivalent: MPI_Comm_rank.
 /// dtl:out_rank rank
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t {
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> 
 
 /// Describes a communicator: ranks, kind, how its data moves, and how many ranks have failed.
 ///
-/// @param out_info  start from DTL_COMM_INFO_INIT.
+/// @param out_info  Start from DTL_COMM_INFO_INIT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_info(
     comm: dtl_comm_t,

@@ -18,11 +18,11 @@ use std::ffi::{c_char, c_void};
 /// of `comm`, has its time limit, and stays valid when `comm` is destroyed.
 ///
 /// It uses about 9 KiB per rank and, on kinds "shm" and "threads", shared memory for small
-/// collectives (see docs/explanation/memory.md). A communicator without all ranks in the order of
-/// the opened one uses another 4 bytes per rank of both. The time for the call does not depend on
-/// the number of communicators.
+/// collectives (see docs/explanation/memory.md). Unless it has all ranks of the opened one in the
+/// same order, it uses another 4 bytes for each of its own ranks and of those of the opened one.
+/// The time for the call does not depend on the number of communicators.
 ///
-/// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
+/// @param out  The communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
 ///             attributes are those that the copy functions of their keys copy.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
@@ -44,8 +44,8 @@ pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) ->
 /// attributes are not copied.
 ///
 /// @param color  0 or more, or DTL_UNDEFINED: no communicator for this rank.
-/// @param key    the new ranks are ordered by key, then by rank in `comm`.
-/// @param out    the communicator, or DTL_COMM_NULL for DTL_UNDEFINED. The caller owns it; destroy
+/// @param key    The new ranks are ordered by key, then by rank in `comm`.
+/// @param out    The communicator, or DTL_COMM_NULL for DTL_UNDEFINED. The caller owns it; destroy
 ///               it with dtl_comm_destroy.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if `color`
@@ -67,11 +67,11 @@ pub unsafe extern "C" fn dtl_comm_split(
 }
 
 /// Creates one communicator per node, with the ranks that run under one kernel (kind "hier": that
-/// it counts as one node). Collective over `comm`. For the rules see dtl_comm_dup; attributes are
+/// it treats as one node). Collective over `comm`. For the rules see dtl_comm_dup; attributes are
 /// not copied.
 ///
-/// @param key  the new ranks are ordered by key, then by rank in `comm`.
-/// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @param key  The new ranks are ordered by key, then by rank in `comm`.
+/// @param out  The communicator. The caller owns it; destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
 ///         communicators were created already. DTL_ERROR_NOT_SUPPORTED: a rank cannot identify its
@@ -94,8 +94,8 @@ pub unsafe extern "C" fn dtl_comm_split_node(
 /// all its ranks pass the same list. For the rules see dtl_comm_dup; attributes are not copied.
 ///
 /// @param ranks  `count` different ranks of `comm`.
-/// @param count  number of ranks, 1 ... size of `comm`.
-/// @param out    the communicator, or DTL_COMM_NULL on ranks that are not listed. The caller owns
+/// @param count  Number of ranks, 1 to size of `comm`.
+/// @param out    The communicator, or DTL_COMM_NULL on ranks that are not listed. The caller owns
 ///               it; destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_INVALID_RANK: a listed rank
@@ -132,10 +132,11 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 
 /// Creates a working communicator of the ranks that survived a failure, in their order. Every
 /// survivor calls it. The call first ends all waiting operations on `comm`, on every rank, with
-/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on the remaining ranks. Excluded are ranks that
-/// die meanwhile and ranks that destroy `comm` instead, if that is detected (after a failure:
-/// always; without one: docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT.
-/// Without a failure, all other ranks are survivors. Afterwards `comm` cannot be used: destroy it.
+/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on the remaining ranks. Ranks that die
+/// meanwhile are excluded. So are ranks that destroy `comm` instead, if that is detected (after a
+/// failure: always; without one: docs/explanation/promises.md); else the call ends with
+/// DTL_ERROR_TIMEOUT. Without a failure, all other ranks are survivors. Afterwards `comm` cannot be
+/// used: destroy it.
 ///
 /// The call is collective. Only one thread of a process may be in it for one communicator. Waiting
 /// calls of other threads on `comm` end.
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 /// communicator. If this rank destroys `comm` instead, collectives on the new communicator end with
 /// DTL_ERROR_RANK_FAILURE.
 ///
-/// @param out  the new communicator, with the survivors as ranks 0 to n-1. The caller owns it;
+/// @param out  The new communicator, with the survivors as ranks 0 to n-1. The caller owns it;
 ///             destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's
 ///         time limit (the text reports where that rank is); call it again to continue.
@@ -166,12 +167,11 @@ pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t)
 }
 
 /// Exits this process at once with an exit code, after a message in the log. No atexit functions or
-/// destructors run. The launcher ends the other ranks (dtlrun and mpirun do). Returns only if it
-/// fails.
+/// destructors run. The launcher terminates the other ranks (dtlrun and mpirun do). Returns only if
+/// it fails.
 ///
-/// @param code  exit code, 1 ... 255.
-/// @return DTL_ERROR_INVALID_ARGUMENT: `code` is out of range. There is no other return than a
-///         failure. Equivalent: MPI_Abort.
+/// @param code  Exit code, 1 to 255.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `code` is out of range. Equivalent: MPI_Abort.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
     Entry("dtl_comm_abort").call(|inside| {
@@ -182,14 +182,14 @@ pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
     })
 }
 
-/// Reports where the ranks are: the operation that each rank is in, if it replies within half a
-/// second (a rank replies while it waits in a call of this library), and the last operations of
-/// each rank. Any rank may call it at any time, also from another thread while the first one waits.
+/// Reports the operation that each rank is in, if the rank replies within half a second (a rank
+/// replies while it waits in a call of this library), and the last operations of each rank. Any
+/// rank may call it at any time, even in one thread while another waits.
 ///
 /// @param buf      `cap` bytes for the text and its NUL. NULL with cap 0: only the length is
 ///                 returned (the next text may differ: pass a few KiB).
-/// @param cap      size of `buf` in bytes.
-/// @param out_len  length of the text without the NUL; may be NULL.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Length of the text without the NUL; may be NULL.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: only *out_len was written.
 /// dtl:buf out len(cap) opt(cap==0)
 /// dtl:out_len opt
@@ -212,10 +212,10 @@ pub unsafe extern "C" fn dtl_comm_dump(
 
 /// Creates a key for attributes: pointers that the program attaches to communicators.
 ///
-/// @param copy_fn    called by dtl_comm_dup. NULL: duplicates do not get the attribute.
-/// @param delete_fn  called when an attribute is released. NULL: no call.
-/// @param user       pointer that is passed to both functions.
-/// @param out_key    the key. The caller owns it; destroy it with dtl_comm_key_destroy.
+/// @param copy_fn    Called by dtl_comm_dup. NULL: duplicates do not get the attribute.
+/// @param delete_fn  Called when an attribute is released. NULL: no call.
+/// @param user       Pointer that is passed to both functions.
+/// @param out_key    The key. The caller owns it; destroy it with dtl_comm_key_destroy.
 ///                   dtl_finalize destroys all.
 /// @return DTL_ERROR_LIMIT: no key is left. Equivalent: MPI_Comm_create_keyval.
 /// dtl:user opaque opt until(call_of:dtl_finalize)
@@ -250,7 +250,7 @@ pub extern "C" fn dtl_comm_key_destroy(key: i32) -> dtl_status_t {
 /// Attaches a pointer to a communicator, in this process only. A previous one with this key is
 /// released.
 ///
-/// @param value  the pointer. The library does not dereference it.
+/// @param value  The pointer. The library does not dereference it.
 /// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
 /// Equivalent: MPI_Comm_set_attr.
 /// dtl:value opaque opt until(call_of:dtl_comm_delete_attr|dtl_comm_destroy)
@@ -269,7 +269,7 @@ pub extern "C" fn dtl_comm_set_attr(
 
 /// Returns the attribute of a communicator for a key.
 ///
-/// @param out_value  the pointer; NULL if there is none.
+/// @param out_value  The pointer; NULL if there is none.
 /// @param out_found  1 if there is one, else 0.
 /// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
 /// Equivalent: MPI_Comm_get_attr.

@@ -13,8 +13,8 @@ use crate::sys::memory::buf::Addr;
 /// uses the MPI in the process, which is Open MPI, MPICH, Intel MPI or another derivative of MPICH,
 /// or one with the standard ABI (libmpi_abi).
 ///
-///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C; libmpi_abi:
-///                                                                               MPI_Comm_toint
+///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C
+///     dtl_comm_from_mpi_fint(MPI_Comm_toint(MPI_COMM_WORLD), &comm);            // C, libmpi_abi
 ///     lib.dtl_comm_from_mpi_fint(mpi4py.MPI.COMM_WORLD.py2f(), byref(comm))     # Python
 ///
 /// The MPI communicator is duplicated, so its messages never match those of `out`. The caller still
@@ -27,11 +27,11 @@ use crate::sys::memory::buf::Addr;
 /// DTL_ERROR_INVALID_STATE, and dtl_comm_destroy succeeds. (Without this function, dtl_comm_open
 /// with kind "mpi" initialises MPI with MPI_THREAD_MULTIPLE if the program has not. The last
 /// dtl_finalize then finalises it, and MPI cannot be initialised again in this process. Open MPI's
-/// launcher treats a rank that exits without it as failed.)
+/// launcher treats a rank that exits without MPI_Finalize as failed.)
 ///
-/// @param comm  result of MPI_Comm_c2f or MPI_Comm_toint (in Fortran the communicator itself, an
+/// @param comm  Result of MPI_Comm_c2f or MPI_Comm_toint (in Fortran the communicator itself, an
 ///              MPI_Fint).
-/// @param out   the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @param out   The communicator. The caller owns it; destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_INVALID_STATE: MPI is not initialised, or is finalised.
 ///         DTL_ERROR_INVALID_ARGUMENT: the communicator is MPI_COMM_NULL or an intercommunicator.
 ///         DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be used; the text gives the reason.

@@ -38,8 +38,8 @@ fn tell(comm: &Comm, done: &Completion, source: i32, out_info: *mut dtl_recv_inf
 /// complete before the buffer is sent: use dtl_event_wait, or dtl_comm_isend_on.
 ///
 /// @param buf   `count` elements; NULL only for count 0.
-/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag   0 ... DTL_TAG_MAX.
+/// @param dest  A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 to DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE: `dest` died, left or takes no part in the communicator (the call
 ///         that created it failed there, or it destroyed the communicator after a failure).
 ///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
@@ -104,8 +104,8 @@ unsafe fn send_general(
 /// Sends a message synchronously. Blocks until a matching receive has started to take it.
 ///
 /// @param buf   `count` elements; NULL only for count 0.
-/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag   0 ... DTL_TAG_MAX.
+/// @param dest  A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 to DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
 ///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see
 ///         dtl_comm_send.
@@ -126,13 +126,13 @@ pub unsafe extern "C" fn dtl_comm_ssend(
     unsafe { send_general(comm, buf, count, dtype, dest, tag, SendMode::Synchronous) }
 }
 
-/// Receives a message: the oldest of `source` (or any rank) with `tag` (or any tag). Blocks until
-/// it is in `buf`.
+/// Receives the oldest message from `source` (or any rank) with `tag` (or any tag). Blocks until it
+/// is in `buf`.
 ///
-/// @param buf       room for `count` elements; the message may be shorter.
-/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+/// @param buf       Room for `count` elements; the message may be shorter.
+/// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_info  Source, tag and size of the message, written even if it was truncated; may be
 ///                  NULL.
 /// @return DTL_ERROR_TRUNCATED: the message is longer; `buf` is full. With MPI's own messages (see
 ///         dtl_comm_desc_t) the MPI determines the content of `buf` and the size in `out_info`, and
@@ -218,11 +218,11 @@ pub(crate) fn put_info(out_info: *mut dtl_recv_info_t, done: &Completion) -> Res
 /// deadlock. The buffers must not overlap.
 ///
 /// @param sbuf      `scount` elements to send.
-/// @param dest      a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param rbuf      room for `rcount` elements.
-/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
-/// @param dtype     dtype of both messages.
-/// @param out_info  source, tag and size of the received message; may be NULL.
+/// @param dest      A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param rbuf      Room for `rcount` elements.
+/// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param dtype     Dtype of both messages.
+/// @param out_info  Source, tag and size of the received message; may be NULL.
 /// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and
@@ -261,9 +261,9 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
 /// Sends the message in a buffer and receives another one into the same buffer, at the same time.
 ///
 /// @param buf       `count` elements to send, replaced by at most as many received ones.
-/// @param dest      a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
-/// @param out_info  source, tag and size of the received message; may be NULL.
+/// @param dest      A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param out_info  Source, tag and size of the received message; may be NULL.
 /// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_OUT_OF_MEMORY: no
 ///         memory for a copy of the message. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
@@ -294,15 +294,15 @@ pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
     })
 }
 
-/// Blocks until there is a message that a receive with these arguments would take. It is not
-/// received.
+/// Blocks until there is a message that a receive with these arguments would take. The message is
+/// not received.
 ///
-/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out_info  source, tag and size of the message; may be NULL.
+/// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_info  Source, tag and size of the message; may be NULL.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv.
-/// Threads: another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
+/// Threads: any, but another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
 /// MPI_Probe.
 /// dtl:source rank(any)
 /// dtl:out_info opt
@@ -321,10 +321,10 @@ pub unsafe extern "C" fn dtl_comm_probe(
 /// Checks whether there is a message that a receive with these arguments would take. Does not
 /// block; makes progress.
 ///
-/// @param source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param source     A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag        0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_found  1 or 0.
-/// @param out_info   source, tag and size of the message, written if there is one; may be NULL.
+/// @param out_info   Source, tag and size of the message, written if there is one; may be NULL.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Iprobe.
 /// dtl:source rank(any)
@@ -352,18 +352,18 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
 /// Blocks until there is a message, like dtl_comm_probe, and matches it: only dtl_comm_mrecv or
 /// dtl_comm_imrecv with `out` receives it, whatever other threads do.
 ///
-/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out       the message. The caller owns it until it is received; it ends with its
+/// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out       The message. The caller owns it until it is received; it ends with its
 ///                  communicator. The sender of a large or synchronous message waits until its
 ///                  receive starts. If the sender's time limit passes before that, or its request
 ///                  is cancelled or destroyed, the message is cancelled and its receive returns
 ///                  DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t) cannot be
 ///                  cancelled: the sender waits.
-/// @param out_info  source, tag and size of the message; may be NULL.
+/// @param out_info  Source, tag and size of the message; may be NULL.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
-///         are not received. Equivalent: MPI_Mprobe.
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
+///         messages have not been received. Equivalent: MPI_Mprobe.
 /// dtl:source rank(any)
 /// dtl:out owned(dtl_comm_mrecv|dtl_comm_imrecv)
 /// dtl:out_info opt
@@ -393,15 +393,15 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
 
 /// Matches a message like dtl_comm_mprobe. Does not block; makes progress.
 ///
-/// @param source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param source     A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag        0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_found  1 or 0.
-/// @param out        the message, written if there is one, with the same rules as for
+/// @param out        The message, written if there is one, with the same rules as for
 ///                   dtl_comm_mprobe.
-/// @param out_info   source, tag and size of the message, written if there is one; may be NULL.
+/// @param out_info   Source, tag and size of the message, written if there is one; may be NULL.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
-///         are not received. Equivalent: MPI_Improbe.
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
+///         messages have not been received. Equivalent: MPI_Improbe.
 /// dtl:source rank(any)
 /// dtl:out_found bool
 /// dtl:out owned(dtl_comm_mrecv|dtl_comm_imrecv)
@@ -429,11 +429,11 @@ pub unsafe extern "C" fn dtl_comm_improbe(
     })
 }
 
-/// Receives a probed message. Its handle is stale afterwards, also if the receive fails. Only if
-/// `buf`, `count` or `dtype` is invalid, the message can still be received.
+/// Receives a message from dtl_comm_mprobe. Its handle is stale afterwards, even if the receive
+/// fails. Exception: if `buf`, `count` or `dtype` is invalid, the message can still be received.
 ///
-/// @param buf       room for `count` elements; the message may be shorter.
-/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+/// @param buf       Room for `count` elements; the message may be shorter.
+/// @param out_info  Source, tag and size of the message, written even if it was truncated; may be
 ///                  NULL.
 /// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_CANCELED: the
 ///         sender cancelled the message (see dtl_comm_mprobe), and nothing was written; or the
@@ -465,11 +465,11 @@ pub unsafe extern "C" fn dtl_comm_mrecv(
     )
 }
 
-/// Starts to receive a probed message. Does not block. The message handle is stale afterwards, as
-/// for dtl_comm_mrecv; `buf` must not be accessed until the request is complete.
+/// Starts to receive a message from dtl_comm_mprobe. Does not block. The message handle is stale
+/// afterwards, as for dtl_comm_mrecv; `buf` must not be accessed until the request is complete.
 ///
-/// @param buf  room for `count` elements; the message may be shorter.
-/// @param out  the request; complete it with dtl_request_wait or dtl_request_test.
+/// @param buf  Room for `count` elements; the message may be shorter.
+/// @param out  The request; complete it with dtl_request_wait or dtl_request_test.
 /// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_LIMIT: too many
 ///         requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. The request returns DTL_ERROR_TRUNCATED,

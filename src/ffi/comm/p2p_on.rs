@@ -11,25 +11,25 @@ use crate::runtime::comm::p2p::request;
 use crate::runtime::exec::handles;
 use std::ffi::c_void;
 
-/// Starts a send that begins when the work before an event's record is complete. Does not block:
-/// the result of a kernel is sent to another rank while this thread does not wait for the kernel.
-/// The library checks the event in every call that waits or tests, for this request or another. The
-/// send begins when the event is found complete, so sends that were started later may overtake it.
+/// Starts a send that begins once an event is complete. Does not block, so this thread need not
+/// wait for the kernel whose result it sends. The library checks the event in every call that waits
+/// or tests, for this request or another. The send begins when such a call finds the event
+/// complete, so sends that were started later may overtake it.
 ///
 /// @param buf    `count` elements, unchanged from the event's record until the request is complete.
-/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag    0 ... DTL_TAG_MAX.
-/// @param event  the latest record counts. An event that was never recorded is complete, so the
+/// @param dest   A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag    0 to DTL_TAG_MAX.
+/// @param event  The latest record counts. An event that was never recorded is complete, so the
 ///               send begins. Destroying the event has no effect. Record it again only after the
 ///               request is complete.
-/// @param out    the request; complete it with dtl_request_wait or dtl_request_test. A failure of
+/// @param out    The request; complete it with dtl_request_wait or dtl_request_test. A failure of
 ///               the work before the record is a failure of the request; nothing is sent, and the
 ///               receiver continues to wait. dtl_request_cancel and dtl_request_destroy cancel the
 ///               send at any time before it begins.
 /// @return DTL_ERROR_INVALID_HANDLE: `comm` or `event` does not exist. DTL_ERROR_INVALID_ARGUMENT:
 ///         `buf` is memory that the host cannot access (dtl_mem_kind_info), of another backend than
-///         that of the event; or `tag`, `count` or `dtype` is invalid. DTL_ERROR_INVALID_RANK:
-///         `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         the event's; or `tag`, `count` or `dtype` is invalid. DTL_ERROR_INVALID_RANK: `dest` is
+///         not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
 ///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
 ///         in flight. The request returns later failures, such as DTL_ERROR_RANK_FAILURE.
 /// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, approximately.

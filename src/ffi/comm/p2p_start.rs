@@ -15,9 +15,9 @@ use std::ffi::c_void;
 /// Starts a send. Does not block. `buf` must stay unchanged until the request is complete.
 ///
 /// @param buf   `count` elements; NULL only for count 0.
-/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag   0 ... DTL_TAG_MAX.
-/// @param out   the request; complete it with dtl_request_wait or dtl_request_test.
+/// @param dest  A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 to DTL_TAG_MAX.
+/// @param out   The request; complete it with dtl_request_wait or dtl_request_test.
 /// @return DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`, `count`
 ///         or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
 ///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
@@ -43,10 +43,10 @@ pub unsafe extern "C" fn dtl_comm_isend(
 
 /// Starts a receive. Does not block. `buf` must not be accessed until the request is complete.
 ///
-/// @param buf     room for `count` elements; the message may be shorter.
-/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out     the request; complete it with dtl_request_wait or dtl_request_test.
+/// @param buf     Room for `count` elements; the message may be shorter.
+/// @param source  A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag     0 to DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out     The request; complete it with dtl_request_wait or dtl_request_test.
 /// @return DTL_ERROR_INVALID_RANK: `source` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`,
 ///         `count` or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
 ///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
@@ -137,12 +137,12 @@ unsafe extern "C" fn begin_general(
 /// started to take the message.
 ///
 /// @param buf   `count` elements, unchanged until the request is complete; NULL only for count 0.
-/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag   0 ... DTL_TAG_MAX.
-/// @param out   the request; complete it with dtl_request_wait or dtl_request_test.
+/// @param dest  A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 to DTL_TAG_MAX.
+/// @param out   The request; complete it with dtl_request_wait or dtl_request_test.
 /// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
-///         failures, see there. Equivalent: MPI_Issend.
+///         failures, as that of dtl_comm_isend does. Equivalent: MPI_Issend.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:dest rank(null)
 /// dtl:out owned(dtl_request_wait|dtl_request_test|dtl_request_destroy)
@@ -164,12 +164,12 @@ pub unsafe extern "C" fn dtl_comm_issend(
 /// whenever it is complete.
 ///
 /// @param buf   `count` elements, read again by each start.
-/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag   0 ... DTL_TAG_MAX.
-/// @param out   the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @param dest  A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 to DTL_TAG_MAX.
+/// @param out   The request. The caller owns it; destroy it with dtl_request_destroy.
 /// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
-///         failures, see there. Equivalent: MPI_Send_init.
+///         failures, as that of dtl_comm_isend does. Equivalent: MPI_Send_init.
 /// dtl:buf len(count*dtype) opt(count==0) until(destroy)
 /// dtl:dest rank(null)
 /// dtl:out owned(dtl_request_destroy)
@@ -195,13 +195,13 @@ pub unsafe extern "C" fn dtl_comm_send_init(
 /// Creates an inactive persistent receive. dtl_request_start starts it; it may be started again
 /// whenever it is complete.
 ///
-/// @param buf     room for `count` elements; the message may be shorter.
-/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out     the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @param buf     Room for `count` elements; the message may be shorter.
+/// @param source  A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag     0 to DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out     The request. The caller owns it; destroy it with dtl_request_destroy.
 /// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_irecv. The request returns later
-///         failures, see there. Equivalent: MPI_Recv_init.
+///         failures, as that of dtl_comm_irecv does. Equivalent: MPI_Recv_init.
 /// dtl:buf out len(count*dtype) opt(count==0) until(destroy)
 /// dtl:source rank(any)
 /// dtl:out owned(dtl_request_destroy)

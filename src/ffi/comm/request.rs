@@ -14,9 +14,9 @@ use crate::runtime::component::{Completion, recv_info};
 /// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it stays valid. A persistent
 /// request is inactive afterwards. For an inactive one the call returns at once.
 ///
-/// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's time
+/// @param timeout_ns  Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's time
 ///                    limit does not apply.
-/// @param out_info    result of a receive, also of a failed one; may be NULL.
+/// @param out_info    Result of a receive, even a failed one; may be NULL.
 /// @return DTL_ERROR_TRUNCATED: the received message is longer than the buffer.
 ///         DTL_ERROR_RANK_FAILURE: a rank of the operation died or left. DTL_ERROR_CANCELED: the
 ///         operation was cancelled by dtl_request_cancel, or its communicator was destroyed.
@@ -24,7 +24,7 @@ use crate::runtime::component::{Completion, recv_info};
 ///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
 ///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
 ///         this request. Otherwise a status of the call that started the operation.
-/// Threads: any; if two threads wait for one request, one gets the result. Equivalent: MPI_Wait.
+/// Threads: any; if two wait, one gets DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
 /// dtl:out_info opt
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn dtl_request_wait(
 /// handle is stale afterwards, unless it is persistent.
 ///
 /// @param out_done  1 or 0. Written on success, and (with 1) if the operation failed.
-/// @param out_info  result of a receive, written if it is complete; may be NULL.
+/// @param out_info  Result of a receive, written if it is complete; may be NULL.
 /// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
 ///         another status of the operation: see dtl_request_wait. Equivalent: MPI_Test.
 /// dtl:out_done bool
@@ -117,13 +117,13 @@ pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
 /// persistent.
 ///
 /// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. List
-///                    each handle once: if one is listed twice, the second is stale when its turn
-///                    comes. If one is stale at the beginning, the call does not wait.
-/// @param timeout_ns  time limit for all of them in nanoseconds, or DTL_TIMEOUT_INFINITE. The
+///                    each handle once: the second of two equal entries counts as stale. If a
+///                    handle is stale at the start, the call does not wait.
+/// @param timeout_ns  Time limit for all of them in nanoseconds, or DTL_TIMEOUT_INFINITE. The
 ///                    communicators' time limits do not apply. If it passes, incomplete requests
 ///                    stay in the array.
-/// @param out_infos   room for `count` results, or NULL. Those of null requests are not written.
-/// @return the first failure; its text has the index. The others' failures are in
+/// @param out_infos   Room for `count` results, or NULL. Those of null requests are not written.
+/// @return The first failure; its text has the index. The others' failures are in
 ///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
 ///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: some are not complete and
 ///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
@@ -150,8 +150,8 @@ pub unsafe extern "C" fn dtl_request_wait_all(
 /// @param requests   `count` handles. Null ones and inactive persistent ones are skipped.
 /// @param out_done   1: all were complete, with the same effects as dtl_request_wait_all. 0:
 ///                   nothing else was written.
-/// @param out_infos  room for `count` results, or NULL. Those of null requests are not written.
-/// @return the first failure; its text has the index. The others' failures are in
+/// @param out_infos  Room for `count` results, or NULL. Those of null requests are not written.
+/// @return The first failure; its text has the index. The others' failures are in
 ///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
 ///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_INVALID_HANDLE: a handle is stale.
 ///         DTL_ERROR_LIMIT: `count` is more than 2^20. Equivalent: MPI_Testall.
@@ -181,10 +181,10 @@ pub unsafe extern "C" fn dtl_request_test_all(
 ///
 /// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. The
 ///                    complete one becomes null, unless it is persistent.
-/// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
-/// @param out_index   index of the complete request; DTL_NO_INDEX if none is active. Written also
+/// @param timeout_ns  Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param out_index   Index of the complete request; DTL_NO_INDEX if none is active. Written even
 ///                    if that request failed.
-/// @param out_info    result of a receive; may be NULL.
+/// @param out_info    Result of a receive; may be NULL.
 /// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
 ///         another status of the operation: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is
 ///         complete, and all continue. DTL_ERROR_INVALID_HANDLE: a handle is stale.
@@ -223,11 +223,11 @@ pub unsafe extern "C" fn dtl_request_wait_any(
 ///
 /// @param requests     `count` handles. Null ones and inactive persistent ones are skipped. The
 ///                     complete ones become null, unless they are persistent.
-/// @param timeout_ns   nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
-/// @param out_count    number of complete requests; 0 if none is active.
-/// @param out_indices  room for `count` indices of complete requests.
-/// @param out_infos    room for `count` results, in the order of `out_indices`; may be NULL.
-/// @return the first failure; its text has the index. The others' failures are in
+/// @param timeout_ns   Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param out_count    Number of complete requests; 0 if none is active.
+/// @param out_indices  Room for `count` indices of complete requests.
+/// @param out_infos    Room for `count` results, in the order of `out_indices`; may be NULL.
+/// @return The first failure; its text has the index. The others' failures are in
 ///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
 ///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is complete, and all
 ///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
@@ -284,7 +284,7 @@ pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
 /// Starts persistent requests in their order. Does not block.
 ///
 /// @param requests  `count` handles, all inactive; a null one is a failure.
-/// @return the first failure; its text has the index. The requests before it are active, the others
+/// @return The first failure; its text has the index. The requests before it are active, the others
 ///         are not. DTL_ERROR_INVALID_STATE: a request is active or not persistent, or its device
 ///         buffer was freed. DTL_ERROR_INVALID_HANDLE: a handle is null or stale. DTL_ERROR_LIMIT:
 ///         `count` is more than 2^20. Equivalent: MPI_Startall.

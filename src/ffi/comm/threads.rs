@@ -18,11 +18,11 @@ use crate::runtime::comm::open::open_kind;
 /// DTL_ANY_SOURCE continues to wait for the other ranks until an operation has needed the rank that
 /// left; then it ends with the same status. A thread that merely ends has not left.
 ///
-/// @param size        number of ranks, 1 to 4096. Their tables of each other take 4 bytes per pair:
-///                    256 KiB for 256 ranks, 64 MiB for 4096. Pairs that communicate take more.
-/// @param timeout_ns  time limit of each blocking call in nanoseconds. 0: from DTL_TIMEOUT, else
+/// @param size        Number of ranks, 1 to 4096. Their tables take 4 bytes per pair of ranks: 256
+///                    KiB for 256 ranks, 64 MiB for 4096. Pairs that communicate take more.
+/// @param timeout_ns  Time limit of each blocking call in nanoseconds. 0: from DTL_TIMEOUT, else
 ///                    DTL_TIMEOUT_INFINITE.
-/// @param out         room for `size` communicators, written only on success. The caller owns them;
+/// @param out         Room for `size` communicators, written only on success. The caller owns them;
 ///                    destroy each with dtl_comm_destroy.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `size` is less than 1. DTL_ERROR_LIMIT: `size` is more than
 ///         4096, or no handles are left. DTL_ERROR_OUT_OF_MEMORY: no memory for the tables. After a

@@ -9,13 +9,13 @@ use crate::sys::memory::buf::Addr;
 use std::ffi::{CStr, c_char, c_void};
 
 /// Creates a user-defined dtype: `size_bytes` bytes without further meaning, for every call that
-/// takes a dtype. It can be reduced with an operation of dtl_op_create, DTL_OP_REPLACE or
+/// takes a dtype. It can be reduced with an operation from dtl_op_create, DTL_OP_REPLACE or
 /// DTL_OP_NO_OP. Every rank creates its own; the numbers may differ between ranks, the sizes must
 /// agree.
 ///
-/// @param size_bytes  size of an element in bytes with padding (sizeof), at least 1.
-/// @param name        name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
-/// @param out         the dtype, at least 4096. The caller owns it; destroy it with
+/// @param size_bytes  Size of an element in bytes with padding (sizeof), at least 1.
+/// @param name        Name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out         The dtype, at least 4096. The caller owns it; destroy it with
 ///                    dtl_dtype_destroy. dtl_finalize and dtl_init_after_fork destroy all.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` or `name` is invalid. DTL_ERROR_LIMIT: this
 ///         process has created 65536 dtypes. Their numbers are never reused: create dtypes once and
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn dtl_dtype_create(
     })
 }
 
-/// Destroys a dtype of dtl_dtype_create. Calls and requests that have started with it continue.
+/// Destroys a dtype from dtl_dtype_create. Calls and requests that have started with it continue.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: the dtype is built-in, or was never created.
 ///         DTL_ERROR_INVALID_HANDLE: it was destroyed before.
@@ -48,7 +48,7 @@ pub extern "C" fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t {
 
 /// Returns the size of an element of a dtype, built-in or user-defined.
 ///
-/// @param out_size_bytes  size in bytes, with padding.
+/// @param out_size_bytes  Size in bytes, with padding.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the dtype was never created. DTL_ERROR_INVALID_HANDLE: it
 ///         was destroyed.
 /// Threads: any. Equivalent: MPI_Type_size.
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn dtl_dtype_size(
 
 /// Returns the name of a dtype: as passed to dtl_dtype_create, or "FLOAT64" for DTL_DTYPE_FLOAT64.
 ///
-/// @param out_name  the text. It stays valid until the process ends; do not free it.
+/// @param out_name  The text. It stays valid until the process ends; do not free it.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the dtype was never created. DTL_ERROR_INVALID_HANDLE: it
 ///         was destroyed.
 /// Threads: any. Equivalent: MPI_Type_get_name.
@@ -83,12 +83,12 @@ pub unsafe extern "C" fn dtl_dtype_name(
 /// dtype is passed to the function. Every rank creates its own, with the same function. The numbers
 /// may differ between ranks; the flags must agree.
 ///
-/// @param fn     the function, see dtl_op_fn_t; it must be associative.
-/// @param user   pointer that is passed to each call; must stay valid until the last collective
+/// @param fn     The function, see dtl_op_fn_t; it must be associative.
+/// @param user   Pointer that is passed to each call; must stay valid until the last collective
 ///               with the operation is complete.
 /// @param flags  DTL_OP_COMMUTES, or 0: the operands are then combined in the order of ranks.
-/// @param name   name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
-/// @param out    the operation, at least 4096. The caller owns it; destroy it with dtl_op_destroy.
+/// @param name   Name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out    The operation, at least 4096. The caller owns it; destroy it with dtl_op_destroy.
 ///               dtl_finalize and dtl_init_after_fork destroy all.
 /// @return DTL_ERROR_NULL_POINTER: `fn`, `name` or `out` is NULL. DTL_ERROR_INVALID_ARGUMENT:
 ///         `flags` or `name` is invalid. DTL_ERROR_LIMIT: this process has created 65536
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn dtl_op_create(
     })
 }
 
-/// Destroys an operation of dtl_op_create. A collective that is in progress with it continues, so
+/// Destroys an operation from dtl_op_create. A collective that is in progress with it continues, so
 /// `user` must stay valid until it is complete.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: the operation is built-in, or was never created.
@@ -127,7 +127,7 @@ pub extern "C" fn dtl_op_destroy(op: dtl_reduce_op_t) -> dtl_status_t {
 
 /// Returns the name of an operation: as passed to dtl_op_create, or "SUM" for DTL_OP_SUM.
 ///
-/// @param out_name  the text. It stays valid until the process ends; do not free it.
+/// @param out_name  The text. It stays valid until the process ends; do not free it.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the operation was never created. DTL_ERROR_INVALID_HANDLE:
 ///         it was destroyed.
 /// Threads: any.

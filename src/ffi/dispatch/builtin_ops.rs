@@ -53,7 +53,7 @@ unsafe fn copy(args: *const dtl_dispatch_copy_t, by: Option<&Arc<Backend>>) -> R
     let inside = epoch::enter();
     // SAFETY: the caller's contract.
     let args = unsafe { args::take(args, "args") }?;
-    if args.ndim > 0 {
+    if args.ndim != 0 {
         let sides = (args.dst, args.dst_strides, args.src, args.src_strides);
         let shape = (args.shape, args.ndim);
         // SAFETY: the caller's contract: `ndim` counts and strides, and the elements they lead to.

@@ -70,11 +70,11 @@ pub extern "C" fn dtl_dispatcher_default() -> dtl_dispatcher_t {
 /// @param out         The registration. End it with dtl_dispatch_unregister; dtl_dispatcher_destroy
 ///                    and dtl_finalize end it too.
 /// @return After a failure `destroy` is not called.
-///         DTL_ERROR_ALREADY_EXISTS: rule 6 of dtl_dispatch_key_t. The text names key and handler.
+///         DTL_ERROR_ALREADY_EXISTS: a key has a handler (rule 6). The text names both.
 ///         DTL_ERROR_INVALID_ARGUMENT: a key is not valid (the text has its index), for example
-///         because a slot of one of the library's operations has a word of a wrong enumeration (see
-///         dtl_dispatch_query_t). Also if flags, name or a combination of fields of the handler is
-///         not valid. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
+///         because a field of one of the library's operations has a word of a wrong enumeration
+///         (see dtl_dispatch_query_t). Also if flags, name or a field of the handler is not valid.
+///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
 ///         DTL_ERROR_LIMIT: there are too many keys.
 /// Threads: any. Equivalent: DaCe's register_copy_dispatcher and similar functions.
 /// dtl:keys len(key_count)
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn dtl_dispatch_register(
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: it was unregistered before.
 ///         DTL_ERROR_INVALID_ARGUMENT: it belongs to another dispatcher or to the library.
-/// Threads: any, also in the handler itself.
+/// Threads: any, even in the handler itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dispatch_unregister(
     dispatcher: dtl_dispatcher_t,
@@ -119,7 +119,7 @@ pub extern "C" fn dtl_dispatch_unregister(
 /// @param query  Start from DTL_DISPATCH_QUERY_INIT.
 /// @param out    The registration. It becomes stale when another thread unregisters it.
 /// @return The status of a predicate that failed. DTL_ERROR_NOT_FOUND: no key matches.
-///         DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_AMBIGUOUS: several handlers match (rule 2).
 ///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
 ///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration. (If a key matches, the
 ///         words of the query are not verified.)
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
 ///                   event for work that continues, which the caller owns and destroys with
 ///                   dtl_event_destroy, or null if all work is complete.
 /// @return The status of the handler or of a predicate that failed.
-///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: several handlers match.
 ///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
 ///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration.
 ///         DTL_ERROR_NATIVE_BACKEND: the handler returned an event that is not live.
@@ -252,12 +252,12 @@ unsafe fn invoke(handler: &Registration, query: &Query, out_event: *mut dtl_even
 /// Describes how the handler of a query is chosen.
 ///
 /// The text has a line for each handler whose key matches, in the order of the rules, with the
-/// result of its predicate (all predicates are called). Then comes the choice or the refusal. For
-/// the default dispatcher there is also a line for each built-in operation that matches: for
+/// result of its predicate. All these predicates are called. Then comes the choice or the refusal.
+/// For the default dispatcher there is also a line for each built-in operation that matches: for
 /// DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it has
 /// (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
 /// DTL_OPERATION_COMPILE of every compiler. DTL_DISPATCH_ANY in the query matches all of these.
-/// Handlers to which other values there would lead follow as lines "elsewhere".
+/// Lines that begin with "elsewhere" list the handlers for other values of these fields.
 ///
 /// @param query    Start from DTL_DISPATCH_QUERY_INIT.
 /// @param buf      Buffer for the text and its NUL. NULL with cap 0 to query only the length.

@@ -302,7 +302,7 @@ pub extern "C" fn dtl_policy_wait_all(policy: dtl_policy_t, timeout_ns: u64) -> 
 
 /// Reports that a task on a custom kind of resources has ended.
 ///
-/// Call it exactly once for each selection whose submit succeeded, in any thread, also before that
+/// Call it exactly once for each selection whose submit succeeded, in any thread, even before that
 /// submit returns.
 ///
 /// @param selection  The selection passed to submit, or a copy of it.

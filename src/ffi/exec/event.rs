@@ -16,7 +16,7 @@ fn find(inside: &Guard, event: dtl_event_t) -> Result<&Event> {
 
 /// Creates an event, which can be recorded on streams of the same backend.
 ///
-/// @param flags  0 or DTL_EVENT_NO_TIMING, which is cheaper where the hardware takes time stamps.
+/// @param flags  0 or DTL_EVENT_NO_TIMING, which is cheaper on hardware that takes time stamps.
 /// @param out    The event. The caller owns it; destroy it with dtl_event_destroy.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `flags` has unknown bits.
 /// Threads: any. Does not block. Equivalent: cudaEventCreateWithFlags.
@@ -35,8 +35,8 @@ pub unsafe extern "C" fn dtl_event_create(
     })
 }
 
-/// Destroys an event immediately, recorded or not. Waits for it that are queued on streams stay in
-/// effect. Destroying DTL_EVENT_NULL succeeds.
+/// Destroys an event immediately, recorded or not. Waits for the event that are queued on streams
+/// stay in effect. Destroying DTL_EVENT_NULL succeeds.
 ///
 /// Threads: any. Threads that wait for the event get DTL_ERROR_CANCELED; threads inside a wait of
 /// the backend return when that wait does.

@@ -97,11 +97,11 @@ pub extern "C" fn dtl_executor_run(
 /// @param fn     Thread: one of the executor. Locks held: none. It may block and call dtl_
 ///               functions, except to wait for this executor. It must not throw.
 /// @param user   Passed to `fn`.
-/// @param event  Event that is complete when `fn` has run, and reports its failure. The call
-///               replaces an earlier record. Create it for a backend without events, such as
+/// @param event  Event to record: it is complete when `fn` has run, and reports its failure. An
+///               earlier record is replaced. Create it for a backend without events, such as
 ///               "host". DTL_EVENT_NULL = none.
-/// @return The failure of `fn` is that of the event and of the next dtl_executor_wait, not of this
-///         call. DTL_ERROR_INVALID_ARGUMENT: the event belongs to a backend that implements events.
+/// @return The event and the next dtl_executor_wait report a failure of `fn`; this call does not.
+///         DTL_ERROR_INVALID_ARGUMENT: the event belongs to a backend that implements events.
 /// dtl:fn until(call_of:dtl_executor_wait|dtl_executor_destroy)
 /// dtl:user opaque until(call_of:dtl_executor_wait|dtl_executor_destroy)
 /// dtl:call blocks
@@ -227,10 +227,10 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
 /// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
 /// @return The first failure since the last call. It is reported once.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
-///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function of
-///         dtl_executor_run_async, or on SEQUENTIAL the body of a loop. On POOL the body of a loop
-///         may make the call. While such functions run, it may do so only in the thread that
-///         started the loop.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function from
+///         dtl_executor_run_async, or on SEQUENTIAL a loop body. On POOL a loop body may make the
+///         call; while functions from dtl_executor_run_async run, only in the thread that started
+///         the loop.
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_wait(executor: dtl_executor_t, timeout_ns: u64) -> dtl_status_t {

@@ -71,7 +71,7 @@ pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
 /// @param args    `count` pointers to the arguments. NULL if there are none.
 /// @param sizes   `count` sizes of the arguments in bytes. NULL if there are none.
 /// @param count   Number of arguments, at most 4096.
-/// @return The failure of the handler of launch->schedule, which is called after the checks below.
+/// @return The failure of the handler for launch->schedule, which runs after the checks below.
 ///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
 ///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
 ///         module has other arguments (the text names the first difference).

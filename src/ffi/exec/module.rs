@@ -47,16 +47,17 @@ thread_local! {
 /// @param device   0 to the device count - 1. 0 for a backend without devices.
 /// @param source   Start from DTL_SOURCE_INIT. Read during the call only.
 /// @param out      The module. The caller owns it; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: the source has errors or uses something that it is not linked
-///         with. dtl_last_error has the first errors, dtl_module_log the whole log.
+/// @return DTL_ERROR_COMPILE_FAILED: the source has errors, or a symbol is undefined.
+///         dtl_last_error has the first errors, dtl_module_log the whole log.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend does not compile, or not this language. The text
 ///         lists the languages that it compiles.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for its output. The text names
 ///         the remedy.
-///         DTL_ERROR_ALREADY_EXISTS: two files have one name, or the name of one is a folder of the
-///         other.
+///         DTL_ERROR_ALREADY_EXISTS: two files have the same name, or the name of one is a folder
+///         of the other.
 ///         DTL_ERROR_INVALID_ARGUMENT: the text is empty or contains a NUL, or a name, a file or a
-///         reserved field is not valid. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         reserved field is not valid.
+///         DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT.
 ///         DTL_ERROR_LIMIT: the disk is full, files are limited in size (ulimit -f), the source or
 ///         its files exceed 1 GiB, or there are more than 1024 options or files.

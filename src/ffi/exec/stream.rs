@@ -38,7 +38,7 @@ fn pin(inside: &Guard, stream: dtl_stream_t) -> Result<Arc<Stream>> {
 ///
 /// A failure of queued work is stored in the stream. Work behind it still runs, and events that are
 /// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. On a
-/// stream of the backend this holds for failures of callbacks, kernels from functions and copies
+/// stream of the backend this holds for failures of callbacks, host-function kernels and copies
 /// that the library runs there, whether or not the events of the backend report them.
 ///
 /// @param device  0 to the device count - 1. 0 for a backend without devices.
@@ -144,8 +144,8 @@ pub extern "C" fn dtl_stream_wait_event(stream: dtl_stream_t, event: dtl_event_t
 
 /// Returns the default stream of a device.
 ///
-/// DTL_STREAM_NULL refers to this stream where the device is current. It is created at its first
-/// use. Destroying it has no effect.
+/// DTL_STREAM_NULL refers to this stream in threads whose current device this is. It is created at
+/// its first use. Destroying it has no effect.
 ///
 /// @param device  0 to the device count - 1. 0 for a backend without devices.
 /// @param out     The stream. The library owns it.
@@ -172,8 +172,8 @@ pub unsafe extern "C" fn dtl_stream_default(
 /// own it: the library never destroys it. It must live until the handle is destroyed and its work
 /// is complete.
 ///
-/// @param native  The native stream, as the backend defines it. NULL if that denotes a stream
-///                there.
+/// @param native  The native stream, as the backend defines it. May be NULL if that denotes a
+///                stream of the backend.
 /// @param out     The handle. The caller owns it; destroy it with dtl_stream_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams.
 /// dtl:out owned(dtl_stream_destroy)

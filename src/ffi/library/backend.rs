@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 /// Registers a backend of the program under a name.
 ///
-/// From then on it is found, chosen and used like a built-in backend. Whatever its tables leave
-/// NULL, the library builds from the slots that they have. One table may serve several names. After
-/// a failure nothing is registered, and `destroy` is not called.
+/// From then on it is found, chosen and used like a built-in backend. The library builds what its
+/// tables leave NULL from the slots that they have. One table may serve several names. After a
+/// failure nothing is registered, and `destroy` is not called.
 ///
 /// @param name    1 to 63 letters, digits, '_', '-' and '.'; case-sensitive. Copied. Not "auto",
 ///                and not "cpu", "CPU" and "GPU", which dtl_backend_get accepts as aliases of
@@ -61,11 +61,11 @@ pub unsafe extern "C" fn dtl_backend_register(
 
 /// Sets the error text for the status that a slot is about to return.
 ///
-/// For slots of registered backends, handlers of dispatchers and functions of environments. The
-/// text (for example the vendor's error code and message) also goes with a status written to a
+/// Slots of registered backends, handlers of dispatchers and functions of environments may call it.
+/// The text (for example the vendor's error code and message) also applies to a status written to a
 /// dtl_comm_done_t. It becomes part of the dtl_last_error of the caller. It is not needed if the
-/// slot returns the status of a dtl_ call that failed: the text of that call is appended by itself
-/// (see dtl_last_error).
+/// slot returns the status of a dtl_ call that failed: the text of that call is appended
+/// automatically (see dtl_last_error).
 ///
 /// @param text  Copied. It applies to the next slot that fails in the calling thread.
 #[unsafe(no_mangle)]
@@ -99,12 +99,12 @@ pub unsafe fn take_tables(vtable: *const dtl_backend_vtable_t) -> Result<Tables>
     })
 }
 
-/// Removes a registered backend. Its `destroy` runs when its last user is gone.
+/// Removes a registered backend. Its `destroy` runs after its last use.
 ///
 /// If it had replaced a built-in backend (DTL_REGISTER_REPLACE), the name refers to the built-in
 /// one again. Other backends that it had replaced stay without a name. For a backend of a plugin,
 /// the handlers that the plugin registered for it are removed as well; with the last backend of the
-/// plugin, all of its handlers. A null handle is success.
+/// plugin, all of its handlers. A null handle has no effect.
 ///
 /// @return DTL_ERROR_BUSY: allocations, adopted or registered memory, streams, events, executors or
 ///         communicators of the backend exist. Release or destroy them first.
@@ -117,8 +117,8 @@ pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t
 
 /// Finds a backend by name.
 ///
-/// If the name is unknown, and for "auto", plugins are searched for first (DTL_PLUGIN_PATH,
-/// installed folder); once.
+/// For "auto" and for unknown names, plugins are searched for first, once (DTL_PLUGIN_PATH,
+/// installed folder).
 ///
 /// @param name  A name ("host", "null" and so on; "cpu" and "CPU" mean "host", "GPU" means "cuda").
 ///              "auto" is the available backend with devices and memory that has the highest
@@ -126,8 +126,8 @@ pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t
 ///              otherwise "auto", decided at the first use. Only "auto" chooses: another name never
 ///              falls back to a different backend.
 /// @param out   Its handle. There is nothing to free.
-/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the known names, and the
-///         plugins that could not be loaded with the reasons.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the known names and, with
+///         reasons, the plugins that could not be loaded.
 ///         DTL_ERROR_UNAVAILABLE: `name` is NULL or "auto", and the backend that it resolves to
 ///         cannot run here.
 /// dtl:name opt
@@ -249,9 +249,9 @@ pub unsafe extern "C" fn dtl_backend_is_available(
 ///
 /// @param feature  Components of its own: "device", "memory", "transfer", "exec", "modules"
 ///                 (kernels from source), "comm". With the help of the library: "streams", "async"
-///                 (copies and launches for which the caller does not wait), "shared_memory"
-///                 (shared by the threads of a block). Any other name is passed to the backend; the
-///                 result for an unknown one is 0.
+///                 (asynchronous copies and launches), "shared_memory" (shared by the threads of a
+///                 block). Any other name is passed to the backend; the result for an unknown one
+///                 is 0.
 /// @param out_yes  1 or 0.
 /// dtl:out_yes bool
 #[unsafe(no_mangle)]

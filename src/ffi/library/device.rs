@@ -88,8 +88,8 @@ pub unsafe extern "C" fn dtl_device_info(
     })
 }
 
-/// Returns the free and total memory of a device in bytes; 0 means unknown. Host memory is limited
-/// by the control group.
+/// Returns the free and total memory of a device in bytes; 0 means unknown. For the host, neither
+/// exceeds the limit of the control group.
 ///
 /// @param device  0 to the device count - 1. For a backend with memory and without devices, 0
 ///                stands for all of its memory.

@@ -107,14 +107,14 @@ pub unsafe extern "C" fn dtl_enum_register_value(
 ///                     a field with that default; one from dtl_attr_required is a field without a
 ///                     default.
 /// @param n            1 to 16.
-/// @param out          The word of the template. dtl_ev_match considers each of its instances equal
-///                     to it.
+/// @param out          The word of the template. dtl_ev_match matches it with each of its
+///                     instances.
 /// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
 ///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration; `name` is not allowed; `n` is
 ///         0; two fields have one name; or a field has an invalid name, kind, flags or default (a
 ///         word that does not exist).
 ///         DTL_ERROR_LIMIT: `n` is above 16, or no value above the count is free (at most 65534).
-///         DTL_ERROR_NULL_POINTER: `fields` is NULL, or a name or text in it. Threads: any.
+///         DTL_ERROR_NULL_POINTER: `fields`, or a name or text in it, is NULL. Threads: any.
 /// dtl:fields len(n)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_register_template(
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn dtl_enum_undefined(
 ///         field. DTL_ERROR_NOT_FOUND: there is no such field.
 ///         DTL_ERROR_INVALID_ARGUMENT: a field without a default is missing, an attribute is given
 ///         twice or has flags, or a word does not exist.
-///         DTL_ERROR_NULL_POINTER: `attrs` is NULL, or a name or text in it.
+///         DTL_ERROR_NULL_POINTER: `attrs`, or a name or text in it, is NULL.
 ///         DTL_ERROR_LIMIT: `n` is above 16; 65536 instances were created in this process; or this
 ///         one is longer than 4000 bytes as JSON, or nests instances more than 16 deep.
 /// Threads: any.
@@ -280,9 +280,8 @@ pub unsafe extern "C" fn dtl_ev_name(
 /// Writes a word as JSON. dtl_ev_from_json reads it back into the same word.
 ///
 ///   plain member   "Sequential"
-///   instance
-///                {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
-///   template       {"type":"Schedule.MyAccelerator_Kernel"}
+///   instance       {"type":"Schedule.MyKernel","block_size":128,"device":"Memory.Host"}
+///   template       {"type":"Schedule.MyKernel"}
 ///   of Undefined   the text that it holds, as it was read, without blanks between the parts of an
 ///                  object
 ///
@@ -292,7 +291,7 @@ pub unsafe extern "C" fn dtl_ev_name(
 /// @param buf      Receives the text with its NUL, at most 4000 bytes. NULL with cap 0 queries the
 ///                 length only.
 /// @param cap      Size of `buf` in bytes.
-/// @param out_len  Receives the length without the NUL, also if `cap` is too small; may be NULL.
+/// @param out_len  Receives the length without the NUL, even if `cap` is too small; may be NULL.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist.
 ///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written. Threads: any.
 /// dtl:buf out len(cap) opt(cap==0)

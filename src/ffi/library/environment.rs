@@ -131,20 +131,20 @@ pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_
 ///    a search for plugins if that was not done yet), insufficient versions and cycles.
 /// 4. If a probe or an init fails, the environments that this call started end again in reverse
 ///    order. Others stay.
-/// 5. If several threads call at once, one calls init. The others wait and get its result, also a
+/// 5. If several threads call at once, one calls init. The others wait and get its result, even a
 ///    failure.
-/// 6. An init may require other environments. A cycle that arises in this way is a failure, also
+/// 6. An init may require other environments. A cycle that arises in this way is a failure, even
 ///    across threads.
 /// 7. A failure is not permanent: the next call tries again.
 ///
 /// No lock is held while functions of environments are called.
 ///
 /// @param name  "name" or "name>=version".
-/// @return DTL_ERROR_NOT_FOUND: it, or a dependency, is not registered.
+/// @return DTL_ERROR_NOT_FOUND: the environment or a dependency is not registered.
 ///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
 ///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
 ///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
-///         DTL_ERROR_INVALID_STATE: it is called inside its own start or end (rule 6).
+///         DTL_ERROR_INVALID_STATE: the call is made inside its own init or finalize (rule 6).
 ///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
 ///         Otherwise the status of the probe or init that failed. The text names the environments:
 ///         the one that failed, and those that needed it. Threads: any.

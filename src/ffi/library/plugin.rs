@@ -17,10 +17,10 @@ use std::path::Path;
 ///
 /// Loading a file runs its code, so a plugin that crashes takes the program down. `dtl-info --probe
 /// FILE` tries one safely. With DTL_PLUGIN_PROBE=1 in the environment, every plugin file is probed
-/// in a child process before it is opened, whoever named it. A file that crashes or hangs in the
+/// in a child process before it is opened, whatever its origin. A file that crashes or hangs in the
 /// probe is not loaded, and that is the reason reported. The value may be a time limit instead
 /// (30s; 1 means 10s). The program then has a child process for that long (posix_spawn, no fork
-/// handlers). It may ignore SIGCHLD or wait for any child.
+/// handlers). The program may ignore SIGCHLD or wait for any child.
 ///
 /// If the file is loaded already, under any path, the call succeeds. If its backends are gone
 /// (unregistered, or after dtl_finalize), it registers them again.
@@ -32,8 +32,8 @@ use std::path::Path;
 ///         DTL_ERROR_UNAVAILABLE: the file is not trusted, the dynamic loader refused it (for
 ///         example because a library that it needs is missing), or it failed the probe of
 ///         DTL_PLUGIN_PROBE or could not be probed.
-///         DTL_ERROR_INVALID_ARGUMENT: the file is not a plugin, is truncated, or describes itself
-///         wrongly.
+///         DTL_ERROR_INVALID_ARGUMENT: the file is not a plugin, is truncated, or has an invalid
+///         description.
 ///         DTL_ERROR_INCOMPATIBLE_ABI: it is for another machine, has no ABI version in common with
 ///         the library (the text has both ranges), or lays out a struct differently (the text has
 ///         its name, the field and both offsets).

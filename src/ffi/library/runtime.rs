@@ -13,10 +13,10 @@ use std::ffi::{c_char, c_void};
 
 /// Initialises the library.
 ///
-/// Calls are counted: each successful one needs a dtl_finalize. Before the first dtl_finalize the
-/// call is optional, because the first use of the library initialises it with the settings of the
-/// environment. After the last dtl_finalize it is required. The configuration of the first call
-/// applies, also if the library is in use already. Later calls only increase the count.
+/// Calls are counted: one dtl_finalize reverts each successful one. Before the first dtl_finalize
+/// the call is optional, because the first use of the library initialises it with the settings of
+/// the environment. After the last dtl_finalize it is required. The configuration of the first call
+/// applies, even if the library is already in use. Later calls only increase the count.
 ///
 /// @param config  NULL takes every setting from the environment. Read during the call only.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a setting or an environment variable has an invalid value.
@@ -75,18 +75,19 @@ fn apply(
     Ok(())
 }
 
-/// Undoes one dtl_init; the last call closes the library.
+/// Reverts one dtl_init; the last call closes the library.
 ///
-/// The last call waits for the work of all live objects, destroys the objects (their handles become
-/// stale), and closes the library. Until the next dtl_init, calls then return
-/// DTL_ERROR_INVALID_STATE. It closes communicators too, so call it on every rank. If the library
-/// has started an MPI, it finalizes that MPI as well, which waits for all MPI ranks regardless of
-/// time limits. It is not needed at the end of a program. Never call it from a static destructor.
+/// The last call waits for the work of all live objects and destroys them (their handles become
+/// stale). Until the next dtl_init, calls then return DTL_ERROR_INVALID_STATE. It closes
+/// communicators too, so call it on every rank. If the library has started an MPI, it finalizes
+/// that MPI as well, which waits for all MPI ranks regardless of time limits. Otherwise a program
+/// may exit without this call. Never call it from a static destructor.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library, for example in dtl_finalize, or
 ///         this thread is inside a call further up its stack. Call again when that call has
-///         returned. Also: other libraries hold tensors of dtl_array_export. They have to release
-///         them first. DTL_ERROR_INVALID_STATE: the library is not initialised.
+///         returned. Also: tensors from dtl_array_export exist; their consumers have to delete them
+///         first.
+///         DTL_ERROR_INVALID_STATE: the library is not initialised.
 /// Threads: any, but not from a callback: in a function that the library calls, the last
 /// dtl_finalize returns DTL_ERROR_BUSY.
 /// dtl:call blocks collective(job)
@@ -191,7 +192,7 @@ pub extern "C" fn dtl_last_error() -> *const c_char {
 ///
 /// The level overrides DTL_LOG and dtl_config_t. The function runs in the thread that logs,
 /// possibly in several threads at once. It may call the library except dtl_finalize; if such a call
-/// logs, the function is called again.
+/// logs, the function is called recursively.
 ///
 /// @param function  NULL sends log lines to standard error again. Must stay valid until it is
 ///                  replaced and for one call longer, because another thread may be inside it.

@@ -15,9 +15,9 @@ use std::ffi::c_char;
 /// The trace contains every dtl_ call, its parts, and operations of communicators from start to
 /// end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes
 /// its content and its cost. DTL_TRACE=path starts a trace at the first use, without a change to
-/// the program; a file that cannot be created (or whose path is not UTF-8) is then only a warning.
-/// If the program finalises the library and initialises it again, each later life writes a file of
-/// its own: trace.json is followed by trace-2.json, then trace-3.json.
+/// the program; then a file that cannot be created, or a path that is not UTF-8, only causes a
+/// warning. Each time the library is initialised again after dtl_finalize, a new file starts:
+/// trace.json is followed by trace-2.json, then trace-3.json.
 ///
 /// Calls of other threads that began earlier are not recorded. If the disk fills up later, the
 /// trace ends with a warning and the program continues untraced; dtl_trace_stop then returns the
@@ -30,8 +30,8 @@ use std::ffi::c_char;
 ///         dtl_trace_stop first.
 ///         DTL_ERROR_ALREADY_EXISTS: the file exists. Remove it, or choose another name.
 ///         DTL_ERROR_NOT_FOUND: the folder of the file does not exist.
-///         DTL_ERROR_INVALID_ARGUMENT: `path` contains another %, is not UTF-8, or does not name a
-///         file (but a folder or a device).
+///         DTL_ERROR_INVALID_ARGUMENT: `path` contains another %, is not UTF-8, or names a folder
+///         or a device.
 ///         DTL_ERROR_UNAVAILABLE: the file cannot be written. The text has the reason of the
 ///         operating system. DTL_ERROR_LIMIT: no disk space, file descriptor or thread is left.
 ///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the buffers of the trace. Threads: any.
@@ -44,14 +44,14 @@ pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
     )
 }
 
-/// Completes and closes the file of dtl_trace_start or DTL_TRACE.
+/// Completes and closes the trace file of this process.
 ///
 /// Calls in progress in other threads end in the file here, marked "unfinished". dtl_finalize does
 /// the same.
 ///
 /// @return DTL_ERROR_INVALID_STATE: no trace is being written.
-///         DTL_ERROR_LIMIT: the file could not be completed (disk full, file size limit). It has
-///         what was written before, and tracing has ended.
+///         DTL_ERROR_LIMIT: the file could not be completed (disk full, file size limit). It
+///         contains what was written before, and tracing has ended.
 ///         DTL_ERROR_UNAVAILABLE: the file could not be completed for another reason, with the same
 ///         consequences.
 ///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are

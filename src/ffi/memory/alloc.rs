@@ -17,8 +17,8 @@ use std::ffi::c_void;
 /// Allocates memory on the current device of the calling thread.
 ///
 /// If the default dispatcher has a handler for the kind (DTL_OPERATION_ALLOC), that handler
-/// allocates. Host memory takes a block of at most 63 bytes more (sizes up to 256), or at most a
-/// quarter more (larger sizes). Freed host memory is cached within a budget (see dtl_mem_trim).
+/// allocates. Host sizes up to 256 bytes are rounded up by less than 64 bytes, larger ones by at
+/// most a quarter. Freed host memory is cached within a budget (see dtl_mem_trim).
 ///
 /// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
 /// @param size_bytes  Size in bytes, at least 1.
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn dtl_mem_alloc(
 /// them frees it or ends. The call may wait for all work of the device (CUDA, kinds other than
 /// DEVICE).
 ///
-/// @param ptr  First byte of the allocation. NULL is success.
+/// @param ptr  First byte of the allocation. NULL has no effect.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation of this backend (freed twice,
 ///         not its first byte, of another backend). Nothing is freed.
 /// Threads: any. Equivalent: cudaFree.
@@ -132,7 +132,7 @@ extern "C" fn afterwards() -> dtl_status_t {
     })
 }
 
-/// Describes a memory kind of a backend: who can access it, its alignment.
+/// Describes a memory kind of a backend: accessibility and alignment.
 ///
 /// @param out_info  Start from DTL_MEM_KIND_INFO_INIT.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
@@ -168,11 +168,11 @@ pub unsafe extern "C" fn dtl_mem_stats(
 /// Returns cached free memory of a backend to the system.
 ///
 /// For backend "cuda" this is the memory of the pools of its devices. For "host" it is up to
-/// DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the peak use), and the slabs from which
-/// threads allocate. Slabs of the calling thread and of threads that have ended are returned
-/// immediately, those of other threads within their next 256 frees. For "host" the free memory of
-/// malloc is returned too: that of the program, and that of internal tables of the library
-/// (communicators, queues). Other backends cache nothing.
+/// DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the peak use if that is more), and the
+/// slabs from which threads allocate. Slabs of the calling thread and of threads that have ended
+/// are returned immediately, those of other threads within their next 256 frees. For "host" the
+/// free memory of malloc is returned too: that of the program, and that of internal tables of the
+/// library (communicators, queues). Other backends cache nothing.
 ///
 /// Equivalent: malloc_trim.
 /// dtl:call blocks
@@ -183,7 +183,7 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 
 /// Describes the memory that a pointer refers to.
 ///
-/// This is an allocation of the library, memory announced to it (dtl_mem_adopt,
+/// It may be an allocation of the library, memory recorded by it (dtl_mem_adopt,
 /// dtl_mem_register_host, imported arrays), or memory that the program allocated through a driver,
 /// if that driver is in use and recognises the pointer. Copies and messages treat the pointer
 /// accordingly, with one exception: they do not query a driver about the image, stacks and heap
@@ -225,18 +225,19 @@ pub unsafe extern "C" fn dtl_mem_query(
 /// file descriptor in the process that allocated it, and none in processes that import it. Its
 /// pages are reserved when it is allocated.
 ///
-/// @param ptr  First byte from dtl_mem_alloc. For a place inside, send the offset as well.
+/// @param ptr  First byte from dtl_mem_alloc. For an address inside the allocation, send its offset
+///             too.
 /// @param out  The handle, written on success only. There is nothing to free.
 /// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (use a kind with
 ///         DTL_MEMORY_EXPORTABLE; for backend "host" the text names it), it was imported (pass the
 ///         original handle on), or it belongs to a pool.
-///         DTL_ERROR_NOT_FOUND: there is no live allocation.
+///         DTL_ERROR_NOT_FOUND: `ptr` is not inside a live allocation.
 ///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not its first byte, or another thread freed it.
-///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or belongs to another PID
-///         namespace. Mount that of this one.
+///         DTL_ERROR_UNAVAILABLE: /proc belongs to another PID namespace. Mount that of this one.
+///         DTL_ERROR_MEMORY: /proc cannot be read.
 ///         DTL_ERROR_LIMIT: no file descriptor is left (one is used during the call).
 ///         DTL_ERROR_INVALID_STATE: the program closed the file descriptor of the block.
-/// Threads: any, also with one allocation at once. Equivalent: cudaIpcGetMemHandle.
+/// Threads: any, several at once with one allocation. Equivalent: cudaIpcGetMemHandle.
 /// dtl:ptr address
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_export(
@@ -257,10 +258,10 @@ pub unsafe extern "C" fn dtl_mem_export(
 ///
 /// The result is an ordinary allocation (dtl_mem_query, dtl_mem_copy, windows, messages,
 /// statistics). It remains valid after the other process frees the memory or ends. Addresses differ
-/// between processes, so store offsets in shared memory, not pointers. Each import, also of memory
-/// that this process exported, is a further mapping at another address, which is freed separately.
-/// dtl_mem_copy does not detect that two mappings of one block overlap, and in a window each rank
-/// must expose a different part.
+/// between processes, so store offsets in shared memory, not pointers. Each import is a further
+/// mapping at another address, even of memory that this process exported. Free each mapping
+/// separately. dtl_mem_copy does not detect that two mappings of one block overlap, and in a window
+/// each rank must expose a different part.
 ///
 /// A forked child has the memory at the address that its parent has, but not as an allocation: it
 /// has to import it. Until it ends or calls exec, it keeps the memory and the descriptors of its
@@ -273,7 +274,7 @@ pub unsafe extern "C" fn dtl_mem_export(
 ///                        it with dtl_mem_free of the same backend, in any thread.
 /// @param out_size_bytes  Size of the allocation in bytes, written on success only; may be NULL.
 /// @return DTL_ERROR_INVALID_HANDLE: the handle is null or stale: the exporter freed the memory or
-///         ended. Get a new handle, and free only after all have imported.
+///         ended. Get a new handle, and free the memory only after all processes have imported it.
 ///         DTL_ERROR_INVALID_ARGUMENT: the handle does not come from dtl_mem_export, is damaged, or
 ///         belongs to another backend (the text names it).
 ///         DTL_ERROR_NOT_SUPPORTED: the handle comes from another node or PID namespace (send data

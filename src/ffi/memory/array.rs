@@ -90,7 +90,7 @@ pub unsafe extern "C" fn dtl_array_info(
 /// @param out_tensor  A view, written on success only; the address of a DLTensor may be cast to it.
 ///                    Valid until the array is destroyed. Its shape and strides must not be
 ///                    written.
-/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes from
 ///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
 ///         consumers could use. The text names cause and remedy.
 #[unsafe(no_mangle)]
@@ -118,9 +118,9 @@ pub unsafe extern "C" fn dtl_array_view(
 /// is.
 ///
 /// @param out  The tensor, written on success only; cast it to DLManagedTensorVersioned*. The
-///             consumer owns it: it calls tensor->deleter(tensor) once, in any thread, also after
+///             consumer owns it: it calls tensor->deleter(tensor) once, in any thread, even after
 ///             dtl_array_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes from
 ///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
 ///         consumers could use. The text names cause and remedy.
 /// Threads: any. Equivalent: __dlpack__ of the Python array API.
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn dtl_array_export(
 /// apply.
 ///
 /// @param out  The tensor, written on success only; cast it to DLManagedTensor*. The consumer owns
-///             it: it calls tensor->deleter(tensor) once, in any thread, also after
+///             it: it calls tensor->deleter(tensor) once, in any thread, even after
 ///             dtl_array_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: the array is read-only, which this struct cannot express.
 ///         DLPack cannot represent the dtype or the device of the backend, or the memory has no
@@ -266,8 +266,8 @@ unsafe fn given<'a>(
 /// No copy or kernel may still use it. Another thread may be in a call with this array. Destroying
 /// DTL_ARRAY_NULL succeeds.
 ///
-/// @return A failure of the free of the backend. The array is destroyed anyway, and its memory
-///         becomes an allocation (dtl_mem_free).
+/// @return The status of the backend's `free` if it fails. The array is destroyed anyway; free its
+///         memory with dtl_mem_free.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t {

@@ -16,19 +16,19 @@ use std::ffi::c_void;
 ///
 /// Its pages stay in place, the devices of the backend can access it, and copies from and to it do
 /// not wait. Registration is slow, because each page is locked: register memory that is used often,
-/// and once. Backend "host" locks pages as far as the limit allows (`dtl_explain` reports if it
-/// does not). A lock that the program itself holds on them ends with dtl_mem_unregister_host.
-/// Backend "opencl" cannot register.
+/// and once. Backend "host" locks the pages if RLIMIT_MEMLOCK permits; if not, `dtl_explain`
+/// reports it. dtl_mem_unregister_host also ends a lock of the program on these pages. Backend
+/// "opencl" cannot register.
 ///
-/// @param backend     The backend: for its current device, and with "cuda" for all its devices.
+/// @param backend     The backend. Its current device gets access; with "cuda", all its devices do.
 /// @param ptr         First byte. The program continues to own the memory. It must exist until
 ///                    dtl_mem_unregister_host.
 /// @param size_bytes  Size in bytes, at least 1.
 /// @return DTL_ERROR_ALREADY_EXISTS: a part of the range is registered (the text names it).
 ///         DTL_ERROR_INVALID_ARGUMENT: a part of it is memory of the library (allocate that as
 ///         DTL_MEMORY_PINNED), nothing is mapped there, or `size_bytes` is 0.
-///         DTL_ERROR_NOT_SUPPORTED: the backend does not register memory, or the driver not memory
-///         of this type (of a file, read-only).
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not register memory, or its driver does not
+///         register memory of this type (file-backed, read-only).
 ///         DTL_ERROR_OUT_OF_MEMORY: no more pages can be locked.
 /// Threads: any. Equivalent: cudaHostRegister.
 /// dtl:ptr inout len(size_bytes) until(call_of:dtl_mem_unregister_host)
@@ -58,7 +58,7 @@ fn check_size(size_bytes: u64) -> crate::error::Result<()> {
 /// Reverts dtl_mem_register_host. No copy or kernel may still use the memory. dtl_finalize
 /// unregisters memory that is still registered, so that memory must still exist then.
 ///
-/// @param ptr  First byte that was passed to dtl_mem_register_host. NULL is success.
+/// @param ptr  First byte that was passed to dtl_mem_register_host. NULL has no effect.
 /// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory registered with this backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
 /// dtl:ptr address opt
@@ -73,15 +73,15 @@ pub extern "C" fn dtl_mem_unregister_host(
     })
 }
 
-/// Announces memory of another allocator: of a driver (cudaMalloc, clSVMAlloc), Kokkos, PyTorch, or
-/// of the program.
+/// Records memory of another allocator: a driver (cudaMalloc, clSVMAlloc), Kokkos, PyTorch or the
+/// program.
 ///
 /// Copies, messages and dtl_mem_query then treat it as memory of this backend, device and kind, and
 /// check its bounds. The program continues to own the memory: the library never frees it.
 ///
 /// Backend "cuda" queries its driver about unknown pointers, so adopting CUDA memory only avoids
-/// that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be allocated in the
-/// context of the streams of the backend. Adopting host memory with backend "host" and kind
+/// that query. OpenCL has no such query: adopt memory from clSVMAlloc, which must be allocated in
+/// the context of the streams of the backend. Adopting host memory with backend "host" and kind
 /// DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does not
 /// record memory of windows (dtl_win_allocate) as allocations: it may be adopted, and must be
 /// released before its window is destroyed.
@@ -94,9 +94,8 @@ pub extern "C" fn dtl_mem_unregister_host(
 /// @param ptr         First byte. It must stay valid until dtl_mem_release or dtl_finalize.
 /// @param size_bytes  Size in bytes, at least 1.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0; the range wraps around the address space;
-///         a part of it is recorded by the library already, or belongs to its allocator for host
-///         memory, free or not; the driver reports another device or kind, or does not recognise
-///         the address.
+///         a part of it is already recorded, or belongs to the library's host allocator, allocated
+///         or free; the driver reports another device or kind, or does not recognise the address.
 ///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names
 ///         that memory).
 ///         DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the allocation of the driver
@@ -134,7 +133,7 @@ pub unsafe extern "C" fn dtl_mem_adopt(
 /// memory is adopted, dtl_backend_unregister returns DTL_ERROR_BUSY.
 ///
 /// @param backend  The backend that was passed to dtl_mem_adopt.
-/// @param ptr      First byte that was passed to dtl_mem_adopt. NULL is success.
+/// @param ptr      First byte that was passed to dtl_mem_adopt. NULL has no effect.
 /// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
 /// dtl:ptr address opt
@@ -156,7 +155,7 @@ pub extern "C" fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> d
 ///                          with close(2). The memory must not be freed while something still uses
 ///                          the descriptor.
 /// @param out_offset_bytes  Offset of `ptr` in the dma-buf, in bytes. Written on success only.
-/// @return DTL_ERROR_NOT_FOUND: there is no allocation of the library.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not inside an allocation of the library.
 ///         DTL_ERROR_OUT_OF_BOUNDS: the range extends beyond the end of the allocation.
 ///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend or its driver exports no dma-bufs.

@@ -15,7 +15,7 @@ use std::ffi::c_void;
 /// Creates a memory pool, which caches freed memory of a backend for later allocations.
 ///
 /// This is faster than the allocator of most backends. Pools work with every backend, including
-/// registered ones, whose tables need nothing for it. Sizes up to 256 bytes are rounded up by less
+/// registered ones, without support in their tables. Sizes up to 256 bytes are rounded up by less
 /// than 64 bytes, larger ones by at most a quarter.
 ///
 /// Pools of kinds HOST, DEVICE and MANAGED of backend "host" use the library's allocator, as
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn dtl_pool_alloc(
 
 /// Frees a block of a pool, in any thread. No copy or kernel may still use it.
 ///
-/// @param ptr  First byte of the block. NULL is success.
+/// @param ptr  First byte of the block. NULL has no effect.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live block of this pool (freed twice, not its
 ///         first byte, of another pool or dtl_mem_alloc). Nothing is freed.
 /// dtl:ptr address opt
@@ -152,7 +152,7 @@ extern "C" fn afterwards(pool: dtl_pool_t) -> dtl_status_t {
 /// `keep_bytes` are cached.
 ///
 /// @param keep_bytes  Bytes that may stay cached.
-/// @return A failure of the free of the backend. The rest is returned anyway.
+/// @return The status of the backend's `free` if it fails. The rest is returned anyway.
 /// Equivalent: cudaMemPoolTrimTo.
 /// dtl:call blocks
 #[unsafe(no_mangle)]

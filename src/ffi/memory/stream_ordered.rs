@@ -54,18 +54,17 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
     })
 }
 
-/// Frees memory when the work that is on a stream so far is complete.
+/// Frees memory once the work queued so far on a stream is complete.
 ///
-/// From now on it is not an allocation: dtl_mem_query and later copies do not recognise it, and
-/// freeing it again is an error. The call does not wait if the driver of the backend frees in
-/// stream order. On a stream of the library, the thread of that stream frees it. Otherwise the call
-/// waits for the stream.
+/// When the call returns, `ptr` is no longer an allocation: dtl_mem_query and later copies do not
+/// recognise it, and freeing it again is an error. The call does not wait if the driver of the
+/// backend frees in stream order. On a stream of the library, the thread of that stream frees it.
+/// Otherwise the call waits for the stream.
 ///
 /// @param stream  The stream. It may belong to another backend than the memory.
-/// @param ptr     First byte from dtl_mem_alloc_async or dtl_mem_alloc. NULL is success.
-/// @return If the call waits, a failure of the work of the stream; the memory is freed anyway. A
-///         failure that occurs later is a failure of the stream, and the memory is an allocation
-///         again.
+/// @param ptr     First byte from dtl_mem_alloc_async or dtl_mem_alloc. NULL has no effect.
+/// @return If the call waits, a failure of the work of the stream; the memory is freed anyway. If
+///         the free fails later, the stream reports it, and the memory is an allocation again.
 ///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation, not its first byte, or
 ///         belongs to a pool or an array.
 ///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it. Nothing
@@ -85,7 +84,7 @@ pub extern "C" fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> 
 /// streams of its backend, if the driver can move pages while devices work. Other memory stays
 /// where it is, and the call succeeds.
 ///
-/// @param ptr         `size_bytes` bytes. If they are inside an allocation, all of them.
+/// @param ptr         First byte. If an allocation contains it, it must contain the whole range.
 /// @param size_bytes  Bytes to move.
 /// @param device      0 to the device count - 1 of the backend of the stream, or DTL_PREFETCH_HOST.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device, or the range extends beyond the end of

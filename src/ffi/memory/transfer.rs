@@ -3,7 +3,7 @@
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::DTL_MEMORY_DEVICE;
-use crate::error::{Result, fail, failure};
+use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::component::Rows;
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn dtl_mem_copy(
     })
 }
 
-/// Copies rows of memory whose starts are a pitch apart on each side. Blocks until the copy is
+/// Copies rows of a 2D region, which are a pitch apart on each side. Blocks until the copy is
 /// complete. The memory of each side is determined as in dtl_mem_query.
 ///
 /// @param dst              First byte of the first row. NULL only if nothing is copied.
@@ -122,16 +122,16 @@ unsafe fn rows(
 /// @param ndim           Number of axes, at most 8. 0 is one element.
 /// @param element_bytes  Size of an element in bytes, at least 1. For distances that are not a
 ///                       multiple of it, pass a smaller element and one more axis.
-/// @return DTL_ERROR_NOT_SUPPORTED: there are more axes, or there is no path between the two
+/// @return DTL_ERROR_NOT_SUPPORTED: `ndim` is above 8, or there is no path between the two
 ///         memories. The text has shape and strides.
-///         DTL_ERROR_OUT_OF_BOUNDS: elements lie before or after the allocation that contains the
-///         first one, or the first is in no allocation and others are.
-///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination overlap each other, or elements
-///         of the source (if the strides of the two differ, it is enough that their extents
-///         overlap); `ndim`, a shape or `element_bytes` is not valid; or the extents exceed the
-///         address space. Also if destination axes interleave: an outer stride is smaller than the
-///         extent of an inner axis, as with strides [6, 4] and shape [2, 3], even if no elements
-///         overlap. Then copy in parts, one for each position on an axis.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that contains the first
+///         one, or other elements are in an allocation and the first one is not.
+///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination overlap each other or the source
+///         (if the strides of the two differ, overlapping extents suffice); `ndim`, a shape or
+///         `element_bytes` is not valid; or the extents exceed the address space. Also if
+///         destination axes interleave: an outer stride is smaller than the extent of an inner
+///         axis, as with strides [6, 4] and shape [2, 3], even if no elements overlap. Then copy in
+///         parts, one for each position on an axis.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 /// dtl:dst_strides len(ndim) opt
 /// dtl:src_strides len(ndim) opt
@@ -181,18 +181,13 @@ pub(crate) unsafe fn strided(
     }
     let shape = &counts(shape.unwrap_or_default())?;
     // A missing list of strides: the elements lie in a row.
-    let in_bytes = |strides: Option<Vec<i64>>, name: &str| match strides {
-        Some(strides) => strides_in_bytes(&strides, element_bytes, name),
-        None => strided::dense(shape, element_bytes).ok_or_else(|| {
-            failure!(DTL_ERROR_INVALID_ARGUMENT, "shape {shape:?}: more bytes than memory can hold")
-        }),
-    };
+    let dense = strided::dense(shape);
     let axes = Axes {
         dst: Addr::new(dst),
         src: Addr::new(src.cast_mut()),
         shape,
-        dst_strides: &in_bytes(dst_strides, "dst_strides")?,
-        src_strides: &in_bytes(src_strides, "src_strides")?,
+        dst_strides: dst_strides.as_ref().unwrap_or(&dense),
+        src_strides: src_strides.as_ref().unwrap_or(&dense),
         element_bytes,
     };
     let Some(plan) = strided::StridedPlan::new(&axes)? else { return Ok(()) };
@@ -234,17 +229,6 @@ fn counts(shape: Vec<i64>) -> Result<Vec<u64>> {
             shape.get(axis).copied().unwrap_or_default()
         ),
     }
-}
-
-/// Converts strides from elements to bytes.
-fn strides_in_bytes(strides: &[i64], element_bytes: u64, name: &str) -> Result<Vec<i64>> {
-    let bytes = |&stride: &i64| stride.checked_mul(i64::try_from(element_bytes).ok()?);
-    strides.iter().map(bytes).collect::<Option<_>>().ok_or_else(|| {
-        failure!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{name} {strides:?} of {element_bytes} bytes: more bytes than memory can hold"
-        )
-    })
 }
 
 /// Copies a list that may be NULL.

@@ -28,13 +28,13 @@ fn flush(entry: Entry, win: dtl_win_t, target: Option<i32>, reach: FlushScope) -
 /// docs/explanation/one-sided.md for memory, progress and costs.
 ///
 /// The window has an internal communicator. So `comm` may be destroyed while the window exists, and
-/// their messages never match. The time limit of `comm` applies to every blocking call on the
+/// messages of the two never match. The time limit of `comm` applies to every blocking call on the
 /// window. The calls that create a window, dtl_win_fence and dtl_win_destroy query the state of the
 /// other ranks shortly before the limit and report it.
 ///
 /// Ranks that are threads of one process access each other's memory directly. So do ranks of one
-/// node (kind "shm") for memory of dtl_win_allocate. Between processes of one node (kinds "shm" and
-/// "hier") the kernel copies puts and gets of other memory if the system permits it; if not,
+/// node (kind "shm") for memory from dtl_win_allocate. Between processes of one node (kinds "shm"
+/// and "hier") the kernel copies puts and gets of other memory if the system permits it; if not,
 /// dtl_explain gives the reason. dtl_win_info reports which path is used.
 ///
 /// Otherwise, and for locks and accumulate operations on memory that the kernel copies, the target
@@ -44,21 +44,21 @@ fn flush(entry: Entry, win: dtl_win_t, target: Option<i32>, reach: FlushScope) -
 /// the program. Then a rank serves only within calls of this library, and dtl_win_info reports
 /// that.
 ///
-/// @param comm        communicator of any kind.
+/// @param comm        Communicator of any kind.
 /// @param base        `size_bytes` bytes of host memory, which the caller owns and keeps until
 ///                    dtl_win_destroy. NULL only for 0 bytes. No other rank may pass the same bytes
 ///                    (for example of a block that several ranks have imported).
-/// @param size_bytes  size of this rank's part; may differ between ranks.
-/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1; for
+/// @param size_bytes  Size of this rank's part in bytes; may differ between ranks.
+/// @param disp_unit   Bytes of one step of a displacement in this rank's part, at least 1; for
 ///                    example the size of an element.
-/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @param out         The window. The caller owns it; destroy it with dtl_win_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot access.
 ///         DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
 ///         DTL_ERROR_NULL_POINTER: `base` is NULL for more than 0 bytes, or `out` is NULL.
 ///         DTL_ERROR_OUT_OF_MEMORY: no memory for the window. DTL_ERROR_LIMIT: no window handle is
-///         left, or the serving thread cannot start. An error on one rank is a failure on all of
-///         them, and the text names the rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
-///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see dtl_comm_barrier.
+///         left, or the serving thread cannot start. If one rank fails, all fail, and the text
+///         names that rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY,
+///         DTL_ERROR_INVALID_STATE: see dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 /// dtl:base inout len(size_bytes) opt(size_bytes==0) until(destroy)
 /// dtl:out owned(dtl_win_destroy)
@@ -89,15 +89,15 @@ pub unsafe extern "C" fn dtl_win_create(
 /// other ranks access this memory directly, in nanoseconds. The rules for windows are those of
 /// dtl_win_create.
 ///
-/// @param comm        communicator of any kind.
-/// @param size_bytes  size of this rank's part; may differ between ranks.
-/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1.
-/// @param out_base    first byte of this rank's part; do not free it. NULL for 0 bytes.
-/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @param comm        Communicator of any kind.
+/// @param size_bytes  Size of this rank's part in bytes; may differ between ranks.
+/// @param disp_unit   Bytes of one step of a displacement in this rank's part, at least 1.
+/// @param out_base    First byte of this rank's part; do not free it. NULL for 0 bytes.
+/// @param out         The window. The caller owns it; destroy it with dtl_win_destroy.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
 ///         DTL_ERROR_NULL_POINTER: `out_base` or `out` is NULL. DTL_ERROR_OUT_OF_MEMORY: no memory
 ///         for this part. DTL_ERROR_LIMIT: no window handle is left, or the serving thread cannot
-///         start. An error on one rank is a failure on all of them, and the text names the rank.
+///         start. If one rank fails, all fail, and the text names that rank.
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see
 ///         dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_allocate.
@@ -126,13 +126,13 @@ pub unsafe extern "C" fn dtl_win_allocate(
 }
 
 /// Destroys a window. Collective: it returns when all ranks have called it and nothing accesses the
-/// memory any more. Incomplete requests of dtl_win_rput and dtl_win_rget become stale. Null: no
+/// memory any more. Incomplete requests from dtl_win_rput and dtl_win_rget become stale. Null: no
 /// effect.
 ///
-/// After the death of a rank, or a failed fence, the call does not wait for the other ranks: it
-/// destroys the window and succeeds. The same applies if a rank dies during the call. It also
-/// applies after an unlock that timed out: the locks are then released unchecked, and the
-/// operations that were started may or may not be done.
+/// After the death of a rank (even during the call) or a failed fence, the call does not wait for
+/// the other ranks: it destroys the window and succeeds. The same applies after an unlock that
+/// timed out: the locks are then released unchecked, and the operations that were started may or
+/// may not be done.
 ///
 /// @return DTL_ERROR_INVALID_STATE: an epoch is open, either by a lock or by a fence after which
 ///         operations were called. DTL_ERROR_TIMEOUT: the other ranks have not called it; the
@@ -149,8 +149,8 @@ pub extern "C" fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t {
 
 /// Describes one rank's part of a window.
 ///
-/// @param rank      0 ... ranks-1.
-/// @param out_info  start from DTL_WIN_INFO_INIT.
+/// @param rank      0 to ranks-1.
+/// @param out_info  Start from DTL_WIN_INFO_INIT.
 /// @return DTL_ERROR_INVALID_RANK: `rank` is not in the window. DTL_ERROR_NULL_POINTER: `out_info`
 ///         is NULL. DTL_ERROR_INVALID_ARGUMENT: struct_size is invalid.
 /// Threads: any. Equivalent: MPI_Win_get_attr.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn dtl_win_info(
 }
 
 /// Ends the current fence epoch on all ranks and opens the next one. Collective. All operations of
-/// the ended epoch are complete, here and at their targets, and stores of all ranks to their own
+/// the ended epoch are complete at the origin and the target, and stores of all ranks to their own
 /// memory are visible to all. An epoch in which nothing was done need not be ended: locks and
 /// dtl_win_destroy may follow.
 ///
@@ -181,26 +181,27 @@ pub unsafe extern "C" fn dtl_win_info(
 ///         in a fence, or an earlier fence failed. DTL_ERROR_RANK_FAILURE: a rank died, left or is
 ///         absent. DTL_ERROR_TIMEOUT: the time limit passed. DTL_ERROR_INVALID_ARGUMENT: the ranks
 ///         are in different collectives. Otherwise the failure of an operation of the epoch.
-/// Threads: any. Calls that open or end epochs are registered before they wait. Two of them for one
-/// target exclude each other, and so do a fence and any other; the second returns
-/// DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_fence(0, win).
+/// Threads: any. Only one call that opens or ends an epoch may be in progress per target, and a
+/// fence excludes all others: the second call returns DTL_ERROR_INVALID_STATE. Equivalent:
+/// MPI_Win_fence(0, win).
 /// dtl:call blocks(comm) collective(win)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
     Entry("dtl_win_fence").hold(rma::hold, win, sync::fence)
 }
 
-/// Opens an epoch to one target, which makes no call itself. Blocks until the lock is granted, in
-/// the order of the requests; where ranks access the memory directly, approximately so, and no rank
-/// starves. Several targets may be locked at the same time. The lock of a rank that dies, or leaves
-/// by dtl_finalize, is released. (Kind "mpi" does not report deaths: there it stays locked.)
+/// Opens a passive-target epoch: locks one target, which makes no call itself. Blocks until the
+/// lock is granted. Requests are granted in order (where ranks access the memory directly, only
+/// approximately, but without starvation). Several targets may be locked at once. The lock of a
+/// rank that dies, or leaves by dtl_finalize, is released. (Kind "mpi" does not report deaths:
+/// there it stays locked.)
 ///
 /// A granted lock ends a fence epoch in which nothing was done. A lock that is not granted changes
 /// nothing: an open fence epoch stays open.
 ///
 /// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: no other rank holds a lock on the target
 ///                meanwhile.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
 /// @return DTL_ERROR_INVALID_STATE: this rank holds a lock on the target already, another thread
 ///         waits for one, or operations since the last fence are not complete. DTL_ERROR_TIMEOUT:
 ///         the lock was not granted within the time limit; the request is cancelled.
@@ -216,10 +217,10 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
     Entry("dtl_win_lock").hold(rma::hold, win, |window| sync::lock(window, r#type, target))
 }
 
-/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete, here and
-/// there.
+/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete at the
+/// origin and the target.
 ///
-/// @param target  a rank that this rank has locked, or DTL_PROC_NULL (no effect).
+/// @param target  A rank that this rank has locked, or DTL_PROC_NULL (no effect).
 /// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target. DTL_ERROR_TIMEOUT:
 ///         operations are not complete. The epoch continues: call it again, or abandon the window
 ///         with dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the
@@ -247,8 +248,8 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
     Entry(NAME).hold(rma::hold, win, |window| window.lock(NAME, None, false))
 }
 
-/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete, here and at the
-/// targets.
+/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete at the origin and
+/// the target.
 ///
 /// @return DTL_ERROR_INVALID_STATE: there was no dtl_win_lock_all. DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_RANK_FAILURE, or the failure of an operation: see dtl_win_unlock.
@@ -260,9 +261,10 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
     Entry(NAME).hold(rma::hold, win, |window| window.unlock(NAME, None))
 }
 
-/// Blocks until this rank's operations on a target are complete, here and there. The lock stays.
+/// Blocks until this rank's operations on a target are complete at the origin and the target. The
+/// lock stays.
 ///
-/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
+/// @param target  A rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
 /// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target (between fences only a
 ///         fence completes operations). DTL_ERROR_TIMEOUT: the operations continue, and their
@@ -284,7 +286,7 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// Blocks until this rank's operations on a target are complete locally. Buffers may then be
 /// reused, and fetched values are available. Data of a put may not have reached the target yet.
 ///
-/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
+/// @param target  A rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
 /// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_INVALID_RANK, or the first failure of an operation: see dtl_win_flush.
@@ -301,7 +303,8 @@ pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status
     })
 }
 
-/// Blocks until this rank's operations on all targets are complete, here and there. The locks stay.
+/// Blocks until this rank's operations on all targets are complete at the origin and the target.
+/// The locks stay.
 ///
 /// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
 ///         of an operation: see dtl_win_flush.

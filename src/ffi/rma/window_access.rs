@@ -95,9 +95,9 @@ unsafe fn fetch(
 /// dtl_win_unlock or dtl_win_fence.
 ///
 /// @param buf     `count` elements; NULL only for count 0.
-/// @param dtype   any dtype, also one of dtl_dtype_create. It determines the size of an element.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param dtype   Any dtype, built-in or user-defined. It determines the size of an element.
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    Offset in the target's part, in steps of the target's disp_unit.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
 ///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
 ///         `target` is not in the window. DTL_ERROR_NULL_POINTER: `buf` is NULL.
@@ -132,10 +132,10 @@ pub unsafe extern "C" fn dtl_win_put(
 /// Copies elements from a target's part of a window. They are available after dtl_win_flush_local,
 /// dtl_win_flush, dtl_win_unlock or dtl_win_fence. Until then `buf` must not be accessed.
 ///
-/// @param buf     room for `count` elements; NULL only for count 0.
-/// @param dtype   any dtype, also one of dtl_dtype_create.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param buf     Room for `count` elements; NULL only for count 0.
+/// @param dtype   Any dtype, built-in or user-defined.
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    Offset in the target's part, in steps of the target's disp_unit.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid.
 ///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
 ///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
@@ -167,14 +167,14 @@ pub unsafe extern "C" fn dtl_win_get(
 /// flush, unlock or fence. Also allowed between fences, where MPI requires a lock.
 ///
 /// @param buf     `count` elements; NULL only for count 0.
-/// @param dtype   any dtype, also one of dtl_dtype_create.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp    offset in the target's part, in steps of the target's disp_unit.
-/// @param out     the request. Complete it with dtl_request_wait or a similar call before the
+/// @param dtype   Any dtype, built-in or user-defined.
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    Offset in the target's part, in steps of the target's disp_unit.
+/// @param out     The request. Complete it with dtl_request_wait or a similar call before the
 ///                window is destroyed. While active it can be neither cancelled
 ///                (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY). If memory is accessed
-///                by loads and stores, it is complete when this call returns. Its dtl_recv_info_t
-///                has no information.
+///                by loads and stores, the request is complete when this call returns. Its
+///                dtl_recv_info_t has no information.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
 ///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
@@ -202,11 +202,11 @@ pub unsafe extern "C" fn dtl_win_rput(
 /// Copies elements from a target's part of a window, like dtl_win_get, and returns a request. The
 /// request is complete when the elements are available.
 ///
-/// @param buf     room for `count` elements; NULL only for count 0.
-/// @param dtype   any dtype, also one of dtl_dtype_create.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp    offset in the target's part, in steps of the target's disp_unit.
-/// @param out     the request, with the same rules as for dtl_win_rput.
+/// @param buf     Room for `count` elements; NULL only for count 0.
+/// @param dtype   Any dtype, built-in or user-defined.
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    Offset in the target's part, in steps of the target's disp_unit.
+/// @param out     The request, with the same rules as for dtl_win_rput.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
 ///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
@@ -231,20 +231,20 @@ pub unsafe extern "C" fn dtl_win_rget(
     start(Entry("dtl_win_rget"), win, TargetAddr { target, disp }, out, op)
 }
 
-/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element is updated
-/// atomically with respect to other accumulate operations on it (dtl_win_accumulate,
+/// Combines elements with those of a target: target[i] = target[i] op buf[i]. Each element is
+/// updated atomically with respect to other accumulate operations on it (dtl_win_accumulate,
 /// dtl_win_get_accumulate, dtl_win_fetch_op, dtl_win_compare_and_swap) with the same dtype.
 /// Operations of one rank on one element of a target happen in the order of the calls.
 ///
 /// @param buf     `count` elements; NULL only for count 0. Must stay unchanged as for dtl_win_put.
-/// @param dtype   a built-in dtype.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp    offset in the target's part, in steps of the target's disp_unit.
-/// @param op      a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @param dtype   A built-in dtype.
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    Offset in the target's part, in steps of the target's disp_unit.
+/// @param op      A built-in operation for `dtype`, see the table at dtl_reduce_op_t.
 ///                DTL_OP_REPLACE is an atomic put.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count`, `dtype` or `op` is invalid; or this rank is
-///         the target and `buf` overlaps the elements there. DTL_ERROR_TYPE: `dtype` and `op` do
-///         not go together, or one of them is user-defined. DTL_ERROR_OUT_OF_BOUNDS,
+///         the target and `buf` overlaps the elements there. DTL_ERROR_TYPE: `op` does not support
+///         `dtype`, or one of them is user-defined. DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED,
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
@@ -276,20 +276,20 @@ pub unsafe extern "C" fn dtl_win_accumulate(
 }
 
 /// Combines elements with those of a target, like dtl_win_accumulate, and fetches the previous
-/// values. Both are one atomic step per element.
+/// values, in one atomic step per element.
 ///
 /// @param buf         `count` elements. With DTL_OP_NO_OP, an atomic get, it is not read and may be
 ///                    NULL.
-/// @param out_result  room for `count` elements, separate from `buf`. They are available after a
+/// @param out_result  Room for `count` elements, separate from `buf`. They are available after a
 ///                    flush (dtl_win_flush_local is sufficient), unlock or fence; until then the
 ///                    buffer must not be accessed.
-/// @param dtype       a built-in dtype.
-/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp        offset in the target's part, in steps of the target's disp_unit.
-/// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @param dtype       A built-in dtype.
+/// @param target      A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        Offset in the target's part, in steps of the target's disp_unit.
+/// @param op          A built-in operation for `dtype`, see the table at dtl_reduce_op_t.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `count`, `dtype`, `op` or a buffer is invalid; the buffers
 ///         overlap; or this rank is the target and one of them overlaps the elements there.
-///         DTL_ERROR_TYPE: `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_TYPE: `op` does not support `dtype`, or one of them is user-defined.
 ///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
 ///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
@@ -317,18 +317,18 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
 /// for counters and queues. Like dtl_win_get_accumulate with count 1. If memory is accessed by
 /// loads and stores (`way` of dtl_win_info), the value is available when this call returns.
 ///
-/// @param value       one element; not read with DTL_OP_NO_OP, and may then be NULL.
-/// @param out_result  room for one element, separate from `value`; available after a flush, unlock
+/// @param value       One element; not read with DTL_OP_NO_OP, and may then be NULL.
+/// @param out_result  Room for one element, separate from `value`; available after a flush, unlock
 ///                    or fence.
-/// @param dtype       a built-in dtype.
-/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp        offset in the target's part, in steps of the target's disp_unit.
-/// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @param dtype       A built-in dtype.
+/// @param target      A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        Offset in the target's part, in steps of the target's disp_unit.
+/// @param op          A built-in operation for `dtype`, see the table at dtl_reduce_op_t.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `dtype`, `op` or a buffer is invalid; the buffers overlap;
 ///         or this rank is the target and one of them overlaps the element there. DTL_ERROR_TYPE:
-///         `dtype` and `op` do not go together, or one of them is user-defined.
-///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
+///         `op` does not support `dtype`, or one of them is user-defined. DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
 /// dtl:value len(1*dtype) opt(op==DTL_OP_NO_OP) until(flush)
 /// dtl:out_result len(1*dtype) until(flush)
@@ -359,16 +359,16 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
 /// fetches the previous value. The store was done if the fetched value equals `expected`. Elements
 /// are equal if their bytes are equal; so two BOOLs that are both true may differ.
 ///
-/// @param value       one element; must stay unchanged until a flush, unlock or fence.
-/// @param expected    one element; must stay unchanged until a flush, unlock or fence.
-/// @param out_result  room for one element, separate from the other two; available after a flush,
+/// @param value       One element; must stay unchanged until a flush, unlock or fence.
+/// @param expected    One element; must stay unchanged until a flush, unlock or fence.
+/// @param out_result  Room for one element, separate from the other two; available after a flush,
 ///                    unlock or fence.
-/// @param dtype       an integer dtype, BYTE or BOOL.
-/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp        offset in the target's part, in steps of the target's disp_unit.
-/// @return DTL_ERROR_TYPE: `dtype` is none of these. DTL_ERROR_INVALID_ARGUMENT: a buffer is
-///         invalid, `out_result` overlaps another one, or this rank is the target and one of them
-///         overlaps the element there. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+/// @param dtype       An integer dtype, BYTE or BOOL.
+/// @param target      A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        Offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_TYPE: `dtype` is not an integer, BYTE or BOOL. DTL_ERROR_INVALID_ARGUMENT: a
+///         buffer is invalid, `out_result` overlaps another one, or this rank is the target and one
+///         of them overlaps the element there. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.

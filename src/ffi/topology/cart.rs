@@ -34,9 +34,9 @@ unsafe fn periodic<'a>(periods: *const i32, ndim: usize) -> Result<impl Fn(usize
 /// such that the largest is as small as possible (then the next, and so on), in descending order. A
 /// local call.
 ///
-/// @param size  number of ranks, at least 1.
+/// @param size  Number of ranks, at least 1.
 /// @param dims  `ndim` sizes. Those that are not 0 stay. Unchanged after a failure.
-/// @param ndim  number of dimensions, 1 to 16.
+/// @param ndim  Number of dimensions, 1 to 16.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the given sizes do not divide `size`, or `size` or `ndim` is
 ///         out of range. Equivalent: MPI_Dims_create.
 /// dtl:dims inout len(ndim)
@@ -57,10 +57,10 @@ pub unsafe extern "C" fn dtl_cart_dims(size: i32, dims: *mut i32, ndim: i32) -> 
 /// @param dims      `ndim` sizes, each at least 1, with at most INT32_MAX ranks in total.
 /// @param periods   `ndim` flags: not 0 means that the dimension is periodic. NULL: no dimension
 ///                  is.
-/// @param coords    `ndim` coordinates, 0 ... size of the dimension - 1; any number in a periodic
+/// @param coords    `ndim` coordinates, 0 to size of the dimension - 1; any number in a periodic
 ///                  dimension.
-/// @param ndim      number of dimensions, 1 to 16.
-/// @param out_rank  the rank.
+/// @param ndim      Number of dimensions, 1 to 16.
+/// @param out_rank  The rank.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate is outside of a dimension that is not periodic,
 ///         or `dims` or `ndim` is out of range. Equivalent: MPI_Cart_rank.
 /// dtl:dims len(ndim)
@@ -91,9 +91,9 @@ pub unsafe extern "C" fn dtl_cart_rank(
 /// Returns the position of a rank in a grid, the inverse of dtl_cart_rank. A local call.
 ///
 /// @param dims        `ndim` sizes, as for dtl_cart_rank.
-/// @param ndim        number of dimensions, 1 to 16.
-/// @param rank        0 ... product of dims - 1.
-/// @param out_coords  room for `ndim` coordinates.
+/// @param ndim        Number of dimensions, 1 to 16.
+/// @param rank        0 to product of dims - 1.
+/// @param out_coords  Room for `ndim` coordinates.
 /// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT: `dims` or
 ///         `ndim` is out of range. Equivalent: MPI_Cart_coords.
 /// dtl:dims len(ndim)
@@ -117,16 +117,16 @@ pub unsafe extern "C" fn dtl_cart_coords(
 
 /// Returns the source and destination of a shift along a dimension, for dtl_comm_sendrecv. Every
 /// rank sends to the rank that is `displacement` steps further and receives from the rank as many
-/// steps before. Beyond an open border the result is DTL_PROC_NULL. A local call.
+/// steps back. Beyond an open border the result is DTL_PROC_NULL. A local call.
 ///
 /// @param dims          `ndim` sizes, as for dtl_cart_rank.
 /// @param periods       `ndim` flags, as for dtl_cart_rank; NULL: no dimension is periodic.
-/// @param ndim          number of dimensions, 1 to 16.
-/// @param rank          rank that shifts.
-/// @param dimension     0 ... ndim-1.
-/// @param displacement  number of steps; negative: in the other direction.
-/// @param out_source    rank to receive from.
-/// @param out_dest      rank to send to.
+/// @param ndim          Number of dimensions, 1 to 16.
+/// @param rank          Rank that shifts.
+/// @param dimension     0 to ndim-1.
+/// @param displacement  Number of steps; negative: in the other direction.
+/// @param out_source    Rank to receive from.
+/// @param out_dest      Rank to send to.
 /// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT:
 ///         `dimension`, `dims` or `ndim` is out of range. Equivalent: MPI_Cart_shift.
 /// dtl:dims len(ndim)

@@ -9,10 +9,10 @@ use crate::ffi::guard::Entry;
 use crate::runtime::{comm, topology};
 
 /// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, limits of the control
-/// groups (a container, a batch system), and name. Each call reads system files, which takes some
+/// groups (a container, a batch system), and name. Each call reads system files, which takes about
 /// 100 us.
 ///
-/// @param out_topology  start from DTL_TOPOLOGY_INIT. A value that the system does not report is 0;
+/// @param out_topology  Start from DTL_TOPOLOGY_INIT. A value that the system does not report is 0;
 ///                      this is no failure.
 /// Threads: any; cpus_allowed is that of the calling thread. Equivalent: hwloc_topology_load, in
 /// part.
@@ -27,10 +27,10 @@ pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_
 /// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
 /// on.
 ///
-/// @param out_cpus  room for `cap` numbers, in ascending order. NULL with cap 0: only the number is
+/// @param out_cpus  Room for `cap` numbers, in ascending order. NULL with cap 0: only the number is
 ///                  returned.
-/// @param cap       length of `out_cpus`, in elements.
-/// @param out_len   number of CPUs; written also if they do not fit.
+/// @param cap       Length of `out_cpus`, in elements.
+/// @param out_len   Number of CPUs; written even if they do not fit.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than *out_len. DTL_ERROR_NOT_SUPPORTED: the
 ///         kernel does not report the CPUs. Equivalent: sched_getaffinity.
 /// dtl:out_cpus len(cap) opt(cap==0)
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn dtl_affinity(
 /// call. Kinds "self", "threads", "shm" and "hier" have this information. For every other kind it
 /// comes from the launcher's environment, if that describes the same rank and size.
 ///
-/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. For several nodes, launchers provide
+/// @param out_topology  Start from DTL_COMM_TOPOLOGY_INIT. For several nodes, launchers provide
 ///                      only local_rank and local_size; node and nodes are then -1.
 /// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor the launcher provides it; the text gives
 ///         the reason.
@@ -82,11 +82,11 @@ pub unsafe extern "C" fn dtl_comm_topology(
     })
 }
 
-/// Returns the node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A
+/// Returns the node that a rank runs on, 0 to nodes-1. Ranks with the same number share memory. A
 /// local call.
 ///
-/// @param rank      0 ... size-1.
-/// @param out_node  number of the node.
+/// @param rank      0 to size-1.
+/// @param out_node  Number of the node.
 /// @return DTL_ERROR_INVALID_RANK: `rank` is not in the communicator. DTL_ERROR_NOT_SUPPORTED: the
 ///         node is not known, see dtl_comm_topology.
 /// dtl:rank rank

@@ -167,27 +167,23 @@ impl Stream {
         match &self.body {
             StreamImpl::Own(queue) => queue.wait("a stream", deadline),
             StreamImpl::Backend(foreign) => {
-                if deadline.is_finite() && !reentrancy::is(foreign.trail.id()) {
-                    self.poll(deadline)?;
-                }
-                let result = exec_of(&self.backend)?.stream_synchronize(foreign.token);
+                let exec = exec_of(&self.backend)?;
+                let polls = deadline.is_finite() && !reentrancy::is(foreign.trail.id());
+                let mut backoff = Backoff::new();
+                // Without queries and events, the slot waits, which has no time limit.
+                let result = loop {
+                    match if polls { foreign.poll(exec) } else { Ok(None) } {
+                        Ok(None) => break exec.stream_synchronize(foreign.token),
+                        Ok(Some(true)) => break Ok(()),
+                        Ok(Some(false)) if deadline.passed() => return timed_out("a stream"),
+                        Ok(Some(false)) => backoff.pause(),
+                        Err(error) => break Err(error),
+                    }
+                };
                 let failure = foreign.trail.take();
                 result.and(failure.map_or(Ok(()), Err))
             }
         }
-    }
-
-    /// Polls the stream until its work has completed. Fails with TIMEOUT at the deadline. A failure
-    /// of the work is left to `synchronize`.
-    fn poll(&self, deadline: Deadline) -> Result<()> {
-        let mut backoff = Backoff::new();
-        while let Ok(false) = self.query() {
-            if deadline.passed() {
-                return timed_out("a stream");
-            }
-            backoff.pause();
-        }
-        Ok(())
     }
 
     /// Returns true if all work has completed. Fails if some of the work has failed; the next
@@ -199,9 +195,8 @@ impl Stream {
             StreamImpl::Backend(foreign) => foreign,
         };
         let exec = exec_of(&self.backend)?;
-        let done = match exec.stream_query(foreign.token)? {
+        let done = match foreign.poll(exec)? {
             Some(done) => done,
-            None if exec.groups().events => foreign.query_by_event(exec)?,
             // Without events, waits for the stream, like a record on it does. Work of the stream
             // itself still runs.
             None => !reentrancy::is(foreign.trail.id()) && self.finish(foreign).is_ok(),
@@ -481,6 +476,15 @@ impl Foreign {
             trail: Arc::default(),
             queued: AtomicU64::new(0),
             probe: Mutex::new(None),
+        }
+    }
+
+    /// Returns true if all work has completed; `None` if the backend implements neither queries of
+    /// streams nor events.
+    fn poll(&self, exec: &dyn Exec) -> Result<Option<bool>> {
+        match exec.stream_query(self.token)? {
+            None if exec.groups().events => self.query_by_event(exec).map(Some),
+            done => Ok(done),
         }
     }
 

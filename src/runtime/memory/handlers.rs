@@ -120,20 +120,16 @@ pub fn copy(
         element_bytes: 1,
         ..blank()
     };
-    let in_elements = |strides: &[i64], axes: &Axes<'_>| -> Vec<i64> {
-        strides.iter().map(|stride| stride / axes.element_bytes as i64).collect()
-    };
-    let (shape, dst_strides, src_strides): (Vec<i64>, _, _);
+    let shape: Vec<i64>;
     if let Some(axes) = axes {
         shape = axes.shape.iter().map(|&count| count as i64).collect();
-        dst_strides = in_elements(axes.dst_strides, axes);
-        src_strides = in_elements(axes.src_strides, axes);
         (args.dst, args.src) = (axes.dst.ptr(), axes.src.ptr());
         args.ndim = axes.shape.len() as i32;
         args.element_bytes = axes.element_bytes;
         args.size_bytes = axes.shape.iter().product::<u64>() * axes.element_bytes;
         args.shape = shape.as_ptr();
-        (args.dst_strides, args.src_strides) = (dst_strides.as_ptr(), src_strides.as_ptr());
+        (args.dst_strides, args.src_strides) =
+            (axes.dst_strides.as_ptr(), axes.src_strides.as_ptr());
     }
     let slots = [src.place.kind, dst.place.kind, DTL_DISPATCH_ANY];
     let query = query(DTL_OPERATION_COPY, slots, std::ptr::from_mut(&mut args).cast());
@@ -153,9 +149,9 @@ pub struct Axes<'a> {
     pub src: Addr,
     /// Number of elements along each axis.
     pub shape: &'a [u64],
-    /// Stride of each axis at the destination, in bytes.
+    /// Stride of each axis at the destination, in elements.
     pub dst_strides: &'a [i64],
-    /// Stride of each axis at the source, in bytes.
+    /// Stride of each axis at the source, in elements.
     pub src_strides: &'a [i64],
     /// Size of an element in bytes.
     pub element_bytes: u64,

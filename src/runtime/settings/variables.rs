@@ -21,8 +21,8 @@ pub const VARIABLES: &[(&str, &str)] = variables! {
     DTL_TRACE: "file to write a trace to, Chrome's JSON: %r in it is the rank, %p the process id",
     DTL_STRICT: "1: a degraded automatic choice is an error",
     DTL_PLUGIN_PATH: "folders to search for plugins, and plugin files, separated by ':'",
-    DTL_MPI_LIBRARY: "MPI library of kind mpi: a path or soname (default: the one in the process, \
-        else by launcher)",
+    DTL_MPI_LIBRARY: "MPI library of kind mpi, if the process has none yet: a path or soname \
+        (default: by launcher); an error if the process has another one",
     DTL_OPENCL_LIBRARY: "OpenCL loader of backend opencl: a path or soname (default \
         libOpenCL.so.1)",
     DTL_CUDA_LIBRARY: "driver library of backend cuda: a path or soname (default libcuda.so.1)",

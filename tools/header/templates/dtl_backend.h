@@ -36,7 +36,7 @@ extern "C" {
 /// A row for each struct that is passed between a plugin and the library, and for each of its
 /// fields. DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
 @LAYOUTS@
-/// Returns these rows as an array that lives forever.
+/// Returns the rows of DTL_LAYOUTS as an array that exists until the process ends.
 static inline const dtl_layout_t *dtl_layouts(void)
 {
     static const dtl_layout_t rows[] = {DTL_LAYOUTS};

@@ -49,7 +49,7 @@ pub const DTL_ERROR_CONNECTION_LOST: dtl_status_t = 108;
 pub const DTL_ERROR_RANK_FAILURE: dtl_status_t = 109;
 
 /// The message was longer than the receive buffer. The buffer is full, and the info has the true
-/// size (for messages that MPI itself carries, see dtl_comm_recv).
+/// size (with MPI's own messages, see dtl_comm_recv).
 pub const DTL_ERROR_TRUNCATED: dtl_status_t = 112;
 
 /// A memory operation failed, and no other code describes the failure. See the text.
@@ -210,9 +210,8 @@ pub struct dtl_kernel_t {
 /// The null dtl_kernel_t.
 pub const DTL_KERNEL_NULL: dtl_kernel_t = dtl_kernel_t { id: 0 };
 
-/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). DTL_COMM_WORLD is
-/// opened by the first call that uses it, so that even a local call may then wait for the other
-/// ranks, up to 30 s.
+/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). The first call
+/// that uses DTL_COMM_WORLD opens it, so even a local call may wait up to 30 s for the other ranks.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_comm_t {
@@ -246,7 +245,7 @@ pub struct dtl_message_t {
 /// The null dtl_message_t.
 pub const DTL_MESSAGE_NULL: dtl_message_t = dtl_message_t { id: 0 };
 
-/// Pool of a backend's memory, kept for later allocations (Equivalent: cudaMemPool_t).
+/// Memory pool: caches freed memory of a backend for later allocations. Equivalent: cudaMemPool_t.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_pool_t {
@@ -269,7 +268,7 @@ pub struct dtl_win_t {
 /// The null dtl_win_t.
 pub const DTL_WIN_NULL: dtl_win_t = dtl_win_t { id: 0 };
 
-/// Compiled source, from which kernels are obtained by name (Equivalent: CUmodule).
+/// Compiled source, from which kernels are obtained by name. Equivalent: CUmodule.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_module_t {
@@ -393,7 +392,7 @@ pub const DTL_LANGUAGE_CUDA: dtl_enum_word_t = 0x0004_0002_0000_0000;
 /// OpenCL C source.
 pub const DTL_LANGUAGE_OPENCL: dtl_enum_word_t = 0x0004_0003_0000_0000;
 
-/// PTX, the intermediate text of NVIDIA.
+/// PTX, NVIDIA's intermediate assembly language.
 pub const DTL_LANGUAGE_PTX: dtl_enum_word_t = 0x0004_0004_0000_0000;
 
 /// SPIR-V binary.
@@ -444,7 +443,7 @@ pub const DTL_FEATURE_DEVICE: dtl_enum_word_t = 0x0007_0001_0000_0000;
 /// Feature: memory.
 pub const DTL_FEATURE_MEMORY: dtl_enum_word_t = 0x0007_0002_0000_0000;
 
-/// Feature: copies of its own.
+/// Feature: copies implemented by the backend.
 pub const DTL_FEATURE_TRANSFER: dtl_enum_word_t = 0x0007_0003_0000_0000;
 
 /// Feature: execution.
@@ -459,7 +458,7 @@ pub const DTL_FEATURE_COMM: dtl_enum_word_t = 0x0007_0006_0000_0000;
 /// Feature: streams, native ones or those that the library provides.
 pub const DTL_FEATURE_STREAMS: dtl_enum_word_t = 0x0007_0007_0000_0000;
 
-/// Feature: copies and launches for which the caller does not wait.
+/// Feature: asynchronous copies and launches.
 pub const DTL_FEATURE_ASYNC: dtl_enum_word_t = 0x0007_0008_0000_0000;
 
 /// Feature: memory that the threads of a block share.
@@ -468,8 +467,8 @@ pub const DTL_FEATURE_SHARED_MEMORY: dtl_enum_word_t = 0x0007_0009_0000_0000;
 /// Template of features that a tolerant parse did not recognise.
 pub const DTL_FEATURE_UNDEFINED: dtl_enum_word_t = 0x0007_FFFF_0000_0000;
 
-/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. The table
-/// at dtl_reduce_op_t lists the operations for each dtype. Equivalent: MPI_Datatype.
+/// Element type. Built-in ones are below 256; those from `dtl_dtype_create` start at 4096. The
+/// table at dtl_reduce_op_t lists the operations for each dtype. Equivalent: MPI_Datatype.
 pub type dtl_dtype_t = i32;
 
 /// Signed 8-bit integer.
@@ -547,10 +546,9 @@ pub const DTL_DTYPE_FLOAT64_INT64: dtl_dtype_t = 21;
 /// struct { int64_t value; int64_t index; }, 16 bytes.
 pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
 
-/// Reduction operation. Built-in ones are below 256. Those of `dtl_op_create` are above 4096 and
-/// differ from all numbers of `dtl_dtype_create`, so that an operation passed as a dtype is
-/// refused, and the reverse. Equivalent: MPI_Op. The following combinations are supported; any
-/// other is DTL_ERROR_TYPE:
+/// Reduction operation. Built-in ones are below 256. Those from `dtl_op_create` are above 4096 and
+/// differ from all dtypes, so an operation passed as a dtype is refused, and the reverse.
+/// Equivalent: MPI_Op. Supported combinations (any other fails with DTL_ERROR_TYPE):
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
 ///   MIN MAX             integers, floats
@@ -575,12 +573,12 @@ pub type dtl_reduce_op_t = i32;
 /// may block, and must not throw. It may call dtl_ functions, and may destroy the operation, the
 /// dtype, communicators and windows, with these exceptions: a collective on the same communicator
 /// (dtl_comm_shrink is one) returns DTL_ERROR_BUSY inside a blocking collective. Inside a
-/// non-blocking one it would start, and the ranks would get out of step: do not call it.
-/// dtl_finalize, dtl_comm_destroy of the communicator of the current collective, and waiting for,
-/// cancelling or destroying the request of that collective return DTL_ERROR_BUSY.
+/// nonblocking one it would start, and the collectives of the ranks would no longer match: do not
+/// call it. dtl_finalize, dtl_comm_destroy of the communicator of the current collective, and
+/// waiting for, cancelling or destroying the request of that collective return DTL_ERROR_BUSY.
 ///
 /// @param dtype  The dtype of the call.
-/// @param user   That of dtl_op_create.
+/// @param user   Pointer that was passed to dtl_op_create.
 /// Equivalent: MPI_User_function.
 pub type dtl_op_fn_t = Option<
     extern "C" fn(
@@ -647,7 +645,7 @@ pub const DTL_OP_NO_OP: dtl_reduce_op_t = 13;
 // Extensible enumerations: their numbers, and the attributes of templates and instances.
 
 /// Number of an extensible enumeration: of memory kinds, schedules and so on. Built-in ones are
-/// below 256, those of `dtl_enum_create` start at 256. Enumerations, members and their instances
+/// below 256, those from `dtl_enum_create` start at 256. Enumerations, members and their instances
 /// exist until the process ends, across dtl_finalize.
 ///
 ///   Memory           Host Device Pinned Managed Shared
@@ -662,7 +660,7 @@ pub const DTL_OP_NO_OP: dtl_reduce_op_t = 13;
 /// reduction operations are separate numbers, to which programs add with `dtl_dtype_create` and
 /// `dtl_op_create`.
 ///
-/// The *value* of a member is the 16 bits in its word: 1 to 65534. In a built-in enumeration, only
+/// The *value* of a member is bits 47..32 of its word: 1 to 65534. In a built-in enumeration, only
 /// this library and automatic registration assign values below 256, so a value that a backend has
 /// chosen stays unique in every later version. Choose one from 256 on, and write its word into the
 /// code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
@@ -696,10 +694,10 @@ pub const DTL_ENUM_WITH_UNDEFINED: u64 = 1;
 /// text.
 pub const DTL_EV_TOLERANT: u64 = 1;
 
-/// Attribute kind: truth value, in `integer`. Everything but 0 counts as 1.
+/// Attribute kind: boolean, in `integer`. Any value other than 0 counts as 1.
 pub const DTL_ATTR_BOOL: u32 = 1;
 
-/// Attribute kind: int64_t, in `integer`, as its bits.
+/// Attribute kind: int64_t, as its bit pattern in `integer`.
 pub const DTL_ATTR_I64: u32 = 2;
 
 /// Attribute kind: uint64_t, in `integer`.
@@ -744,8 +742,8 @@ pub struct dtl_attr_t {
 // -----------------------------------------------------------------------------------------------
 // Library-wide data: configuration, logging, versions.
 
-/// Version of the binary interface: structs, tables and numbers. A backend table or plugin built
-/// for a higher version is refused, and so is one of version 1, of 0.1 (docs/abi.md).
+/// Version of the binary interface: structs, tables and numbers. Backend tables and plugins that
+/// were built for a higher version or for version 1 (libdtl 0.1) are refused (docs/abi.md).
 pub const DTL_ABI_VERSION: u32 = 2;
 
 /// Value of a `timeout_ns` parameter: no time limit.
@@ -763,12 +761,12 @@ pub const DTL_LOG_INFO: i32 = 3;
 /// Log level: everything.
 pub const DTL_LOG_DEBUG: i32 = 4;
 
-/// Log level: nothing at all. Not the level of a line.
+/// Log level: no lines. A threshold only: no line has this level.
 pub const DTL_LOG_OFF: i32 = -1;
 
 /// Receives log lines. It runs in any thread, possibly in several at once, with no lock held. It
 /// may block (the logging call waits). It may call the library except dtl_finalize; if such a call
-/// logs, the function is called again. It must not throw.
+/// logs, the function is called recursively. It must not throw.
 ///
 /// @param text  The line without a newline. Valid during the call only.
 pub type dtl_log_fn_t = Option<extern "C" fn(level: i32, text: *const c_char, user: *mut c_void)>;
@@ -804,11 +802,11 @@ pub const DTL_CONFIG_INIT: dtl_config_t = dtl_config_t {
     comm: ptr::null(),
 };
 
-/// Function that the library runs on behalf of the caller, for example by `dtl_executor_run`. The
-/// function that takes it documents the thread. No lock is held. It must not throw.
+/// Function of the program that the library runs, for example in `dtl_executor_run`. The call that
+/// takes it documents the thread. No lock is held. It must not throw.
 ///
-/// @return DTL_SUCCESS, or a status that is returned to the caller that waits for it. A number that
-///         is not a status becomes DTL_ERROR_NATIVE_BACKEND; the text has the number.
+/// @return DTL_SUCCESS, or a status, which the call that waits for the function returns. A number
+///         that is not a status becomes DTL_ERROR_NATIVE_BACKEND; the text has the number.
 pub type dtl_task_fn_t = Option<extern "C" fn(user: *mut c_void) -> dtl_status_t>;
 
 // -----------------------------------------------------------------------------------------------
@@ -909,9 +907,9 @@ pub const DTL_TRACE_EVENT_INIT: dtl_trace_event_t = dtl_trace_event_t {
 
 /// Receives a begin or an end. It runs in the thread in which the event begins or ends (for
 /// operations: the thread that starts the operation or observes its end), possibly in several
-/// threads at once. Short internal locks of the library may be held. So it must return soon, must
-/// not wait for another thread that calls the library, must not throw, and may call only those dtl_
-/// functions that work in every state. Its duration counts as part of the call.
+/// threads at once. Short internal locks of the library may be held. So it must return promptly,
+/// must not wait for another thread that calls the library, must not throw, and may call only those
+/// dtl_ functions that work in every state. Its duration counts as part of the call.
 pub type dtl_trace_fn_t = Option<extern "C" fn(event: *const dtl_trace_event_t, user: *mut c_void)>;
 
 /// Functions for dtl_trace_set_callbacks. Start from DTL_TRACE_CALLBACKS_INIT.
@@ -974,11 +972,11 @@ pub struct dtl_backend_info_t {
     pub struct_size: u32,
     /// Components of its own: DTL_COMPONENT_..., ORed.
     pub components: u32,
-    /// Rank for the choice of "auto": the highest available one wins. INT32_MIN = never chosen.
+    /// Priority for "auto": the highest of the available backends wins. INT32_MIN = never chosen.
     pub auto_priority: i32,
     /// 1 = part of the library, 0 = registered by the program or a plugin.
     pub is_builtin: i32,
-    /// Flags of its table.
+    /// Flags of its dtl_backend_vtable_t.
     pub flags: u64,
     /// Name of the backend. Valid as long as the backend is registered.
     pub name: *const c_char,
@@ -1007,7 +1005,7 @@ pub struct dtl_device_info_t {
     pub kind: dtl_enum_word_t,
     /// Total memory in bytes.
     pub total_bytes: u64,
-    /// Number of cores of a CPU, of multiprocessors of a GPU.
+    /// Number of CPU cores, or of GPU multiprocessors.
     pub compute_units: u32,
     /// Maximum number of threads per block of a launch.
     pub max_block_threads: u32,
@@ -1069,7 +1067,7 @@ pub struct dtl_mem_kind_info_t {
     pub reserved: u32,
     /// DTL_MEMORY_HOST_ACCESSIBLE and the other properties, ORed.
     pub properties: u64,
-    /// Minimum alignment of every allocation, in bytes.
+    /// Minimum alignment of an allocation, in bytes.
     pub alignment: u64,
     /// Name for display, such as "host (page-locked)", NUL-terminated.
     pub name: [c_char; 64],
@@ -1097,8 +1095,7 @@ pub struct dtl_mem_stats_t {
     /// reserved_bytes and the counts), so memory shared by n processes counts n times.
     pub live_bytes: u64,
     /// Maximum of live_bytes so far. For host memory it is exact if one thread allocates. Otherwise
-    /// it may be too high by the amount that each thread freed in its last 256 frees, or by 1 MiB
-    /// per thread.
+    /// it is an upper bound: each thread may add 1 MiB, or what it freed in its last 256 frees.
     pub peak_bytes: u64,
     /// Bytes taken from the system for these allocations (at least live_bytes). For host memory
     /// this includes its pools and cached free memory. It counts addresses: pages that were never
@@ -1130,10 +1127,10 @@ pub struct dtl_pool_desc_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Maximum number of unused bytes that the pool caches; what is freed beyond that returns to
-    /// the backend. 0 = 256 MiB, UINT64_MAX = no limit. No effect for kinds HOST, DEVICE and
-    /// MANAGED of backend "host": their memory is cached for all pools and dtl_mem_alloc together,
-    /// within one budget (DTL_MEMORY_KEEP).
+    /// Maximum number of unused bytes that the pool caches; memory freed beyond that returns to the
+    /// backend. 0 = 256 MiB, UINT64_MAX = no limit. No effect for kinds HOST, DEVICE and MANAGED of
+    /// backend "host": their memory is cached for all pools and dtl_mem_alloc together, within one
+    /// budget (DTL_MEMORY_KEEP).
     pub keep_bytes: u64,
 }
 
@@ -1328,9 +1325,9 @@ pub struct dtl_dlpack_managed_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_version_t {
-    /// If it differs, the struct may be different from `flags` on.
+    /// Major version. If it differs, the fields from `flags` on may differ too.
     pub major: u32,
-    /// Higher ones only add meanings.
+    /// Minor version. A higher one only adds values.
     pub minor: u32,
 }
 
@@ -1504,8 +1501,8 @@ pub type dtl_kernel_fn_t = Option<
 /// File that accompanies a source, found by `#include "name"` and `#include <name>` before any file
 /// on disk.
 ///
-/// Use the whole name ("folder/x.h") in the files too, because not every compiler searches beside
-/// them. It is an element of an array, so it never grows.
+/// Use the whole name ("folder/x.h") in the files too, because not every compiler searches the
+/// folder of the including file. It is an element of an array, so it never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_source_file_t {
@@ -1581,9 +1578,9 @@ pub type dtl_text_fn_t =
 /// Flag of `dtl_policy_create`: dtl_policy_initialize sets the resources later.
 pub const DTL_POLICY_DEFER: u64 = 1;
 
-/// Kind of resources: anything, which the task uses as it likes.
+/// Kind of resources: any value, whose use is up to the task.
 ///
-/// Nothing is reported about tasks, so only policies that need no reports accept them. In
+/// Nothing is reported about tasks, so only policies that need no reports accept this kind. In
 /// dtl_policy_opts_t::kind 0 means CUSTOM if there is a table, GENERIC if there is a list,
 /// otherwise STREAMS. With DTL_POLICY_DEFER and no table 0 is refused, because there is no list
 /// yet.
@@ -1594,7 +1591,7 @@ pub const DTL_RESOURCES_GENERIC: u32 = 1;
 pub const DTL_RESOURCES_INLINE: u32 = 2;
 
 /// Kind of resources: streams. A task queues work on its stream and ends when that work does. As on
-/// any stream, a failure is also that of the work behind it, until dtl_policy_wait_all.
+/// any stream, tasks queued behind a failure report it too, until dtl_policy_wait_all.
 pub const DTL_RESOURCES_STREAMS: u32 = 3;
 
 /// Kind of resources: defined by a table of the program, dtl_policy_opts_t::ops.
@@ -1659,9 +1656,9 @@ pub struct dtl_waitable_t {
 /// call. `out_wait` is all zero; the task may describe there the work that it left running. A
 /// status other than DTL_SUCCESS is the failure of the task, which has ended anyway. If the number
 /// is not a status, calls that return the status of the task return DTL_ERROR_NATIVE_BACKEND; the
-/// text and dtl_submission_t have the number. Thread: the one that submits, or with a table of the
-/// program whichever that chooses. Locks held: none. It may block, call dtl_ functions and submit
-/// to the same policy. It must not throw.
+/// text and dtl_submission_t have the number. Thread: the one that submits, or, with a table of the
+/// program, any thread that the table chooses. Locks held: none. It may block, call dtl_ functions
+/// and submit to the same policy. It must not throw.
 pub type dtl_policy_task_fn_t = Option<
     extern "C" fn(
         resource: *const dtl_resource_t,
@@ -1725,7 +1722,7 @@ pub struct dtl_resource_ops_t {
     pub reserved: u32,
     /// DTL_INFO_... that it can report, ORed. TASK_SUBMISSION always works and need not be set.
     pub supported_info: u64,
-    /// Optional. Writes at most `cap` of all existing resources to `out`, and their number to
+    /// Optional. Writes at most `cap` existing resources to `out`, and the number of all to
     /// `out_n`. Called if a list is NULL.
     pub default_resources: Option<
         extern "C" fn(
@@ -1735,9 +1732,9 @@ pub struct dtl_resource_ops_t {
             out_n: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Optional. Checks whether a resource can be used if `needed_info` is to be reported;
-    /// otherwise writes the reason to `why` (`cap` bytes with NUL). The policy omits resources that
-    /// cannot.
+    /// Optional. Checks whether a resource (`core`, see dtl_selection_t) can be used if
+    /// `needed_info` is to be reported. If not, writes the reason to `why` (`cap` bytes with NUL),
+    /// and the policy omits the resource.
     pub accept: Option<
         extern "C" fn(
             self_: *mut c_void,
@@ -1789,8 +1786,8 @@ pub const DTL_RESOURCE_OPS_INIT: dtl_resource_ops_t = dtl_resource_ops_t {
 
 /// Table of a custom policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
 ///
-/// For every slot: thread: the one that submits or reports, several at once. Locks held: none. It
-/// must not block or throw.
+/// For every slot: it runs in the thread that submits or reports, in several at once. Locks held:
+/// none. It must not block or throw.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_policy_ops_t {
@@ -1952,7 +1949,7 @@ pub const DTL_DISPATCH_ANY: dtl_enum_word_t = 0;
 /// predicates of later keys (rule 2), as in DaCe.
 pub const DTL_DISPATCHER_STRICT_DACE: u64 = 1;
 
-/// Flag of a handler without a predicate: it precedes the one of the same key until it is
+/// Flag of a handler without a predicate: it overrides the one with the same key until it is
 /// unregistered.
 pub const DTL_DISPATCH_REPLACE: u64 = 1;
 
@@ -1960,13 +1957,13 @@ pub const DTL_DISPATCH_REPLACE: u64 = 1;
 pub const DTL_DISPATCH_ILLEGAL: u64 = 2;
 
 /// Flag of a handler that is the default of its operation (rule 4). Its key has DTL_DISPATCH_ANY in
-/// all three slots.
+/// source, destination and schedule.
 pub const DTL_DISPATCH_DEFAULT: u64 = 4;
 
 /// Key under which a handler is registered. It is an element of an array, so it never grows.
 ///
-/// A slot is a plain member, a template, an instance of a template, or DTL_DISPATCH_ANY. The key of
-/// a template (lower 32 bits 0) matches the template and all its instances; that of an instance
+/// A field is a plain member, a template, an instance of a template, or DTL_DISPATCH_ANY. The key
+/// of a template (lower 32 bits 0) matches the template and all its instances; that of an instance
 /// matches this instance alone.
 ///
 /// A dispatcher chooses by these rules:
@@ -2002,7 +1999,7 @@ pub struct dtl_dispatch_key_t {
     /// DTL_OPERATION_... or a registered member of DTL_ENUM_OPERATION; not an instance, not 0.
     pub operation: dtl_enum_word_t,
     /// Origin of the data, or DTL_DISPATCH_ANY. Any word that an enumeration in this process has
-    /// assigned. For the library's own operations, a slot accepts only words of the enumeration
+    /// assigned. For the library's own operations, a field accepts only words of the enumeration
     /// that dtl_dispatch_query_t lists for it, and `schedule` accepts only schedules.
     pub source: dtl_enum_word_t,
     /// Destination of the data, or DTL_DISPATCH_ANY.
@@ -2058,21 +2055,21 @@ pub const DTL_DISPATCH_QUERY_INIT: dtl_dispatch_query_t = dtl_dispatch_query_t {
 /// which the query fails.
 ///
 /// The text of the failure is that of dtl_backend_set_error, or of the dtl_ call that returned the
-/// status. Thread: the one that makes the query. Locks held: none. It may call dtl_ functions, also
-/// with the dispatcher. It should not block and must not throw.
+/// status. Thread: the one that makes the query. Locks held: none. It may call dtl_ functions, even
+/// those of this dispatcher. It should not block and must not throw.
 pub type dtl_dispatch_predicate_fn_t =
     Option<unsafe extern "C" fn(query: *const dtl_dispatch_query_t, user: *mut c_void) -> i32>;
 
 /// Performs the requested operation.
 ///
 /// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions. It
-/// must not throw. A call of the library that would lead to the handler that makes it is performed
-/// by the library itself.
+/// must not throw. If the handler makes a call that would select the handler again, the library
+/// performs that call itself.
 /// @param out_event  Event for the end of work that continues after the return; the caller of
 ///                   dtl_dispatch_invoke owns it. If it stays null, all work is complete. Anything
-///                   but a live event is DTL_ERROR_NATIVE_BACKEND. The pointer is NULL if nothing
-///                   waits for an event, as in every query of the library itself: complete all work
-///                   before returning.
+///                   but a live event fails with DTL_ERROR_NATIVE_BACKEND. The pointer is NULL if
+///                   nothing waits for an event, as in every query of the library itself: complete
+///                   all work before returning.
 pub type dtl_dispatch_fn_t = Option<
     unsafe extern "C" fn(
         query: *const dtl_dispatch_query_t,
@@ -2147,11 +2144,11 @@ pub struct dtl_dispatch_alloc_t {
     /// Power of two in bytes; 0 = that of the kind.
     pub alignment: u64,
     /// Result, set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on
-    /// `stream`, of any backend. (Not of backend "host" for another one: name "host" in
-    /// dtl_dispatch_handler_t.backend.) The program frees it by dtl_mem_free with the backend that
-    /// it requested or with that of the memory. The library owns it once the handler succeeds. If
-    /// its size or alignment is insufficient, it is refused with DTL_ERROR_NATIVE_BACKEND, and
-    /// freed if it came from dtl_mem_alloc.
+    /// `stream`, of any backend. (Exception: memory of "host" for another backend. Set
+    /// dtl_dispatch_handler_t.backend to "host" instead.) The program frees it by dtl_mem_free with
+    /// the backend that it requested or with that of the memory. The library owns it once the
+    /// handler succeeds. If its size or alignment is insufficient, it is refused with
+    /// DTL_ERROR_NATIVE_BACKEND, and freed if it came from dtl_mem_alloc.
     pub ptr: *mut c_void,
     /// Stream in whose order the memory is requested (dtl_mem_alloc_async). Memory that is
     /// available immediately is sufficient. Null = no stream.
@@ -2315,15 +2312,15 @@ pub const DTL_RDMA_PEERMEM: i32 = 3;
 /// One rule applies to all fields: a value that is set here is used, else that of the environment
 /// variable DTL_RDMA_<NAME> (the field's name in capital letters), else the default. A number of
 /// -1, a constant of 0 and a NULL string are not set. An empty string is set and means the default.
-/// An invalid value is DTL_ERROR_INVALID_ARGUMENT; the text names the field or variable, the value
-/// and the allowed values. A value that this device or machine does not support gives the same
-/// status when the communicator is opened.
+/// An invalid value fails with DTL_ERROR_INVALID_ARGUMENT; the text names the field or variable,
+/// the value and the allowed values. A value that this device or machine does not support gives the
+/// same status when the communicator is opened.
 ///
 /// All ranks must have the same rails, queues, depth, rendezvous and meeting. Opening compares the
-/// first four between the ranks (rails: limited to the active ports of the rank). A difference is
-/// DTL_ERROR_INVALID_ARGUMENT; the text names the field and both values. Ranks with different
-/// values of meeting do not find each other: DTL_ERROR_TIMEOUT. All other fields may differ. For
-/// mtu the smaller value is used; every other field applies to its own rank.
+/// first four between the ranks (rails: limited to the active ports of the rank). A difference
+/// fails with DTL_ERROR_INVALID_ARGUMENT; the text names the field and both values. Ranks with
+/// different values of meeting do not find each other, which ends with DTL_ERROR_TIMEOUT. All other
+/// fields may differ. For mtu the smaller value is used; every other field applies to its own rank.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_rdma_config_t {
@@ -2347,47 +2344,47 @@ pub struct dtl_rdma_config_t {
     /// detect deaths: "10.0.0.5", "ib0". Default: the address by which this node reaches the
     /// others.
     pub address: *const c_char,
-    /// Ports that a rank uses at once, 1 ... 4. Large messages are split over them. If fewer ports
-    /// are active, fewer are used (see dtl_explain); with DTL_STRICT=1 this is
+    /// Ports that a rank uses at once, 1 to 4. Large messages are split over them. If fewer ports
+    /// are active, fewer are used (see dtl_explain); with DTL_STRICT=1 opening fails with
     /// DTL_ERROR_NOT_SUPPORTED. Default 1: one port per rank, as most nodes have no more ports than
     /// ranks.
     pub rails: i32,
-    /// Queue pairs per peer and rail, 1 ... 4. Default 1: more help only where a network balances
+    /// Queue pairs per peer and rail, 1 to 4. Default 1: more help only where a network balances
     /// its load by queue pair, and each queue pair uses memory.
     pub queues: i32,
-    /// Index of the port's address (GID), 0 ... 255. Default: selected by the library. On Ethernet
+    /// Index of the port's address (GID), 0 to 255. Default: selected by the library. On Ethernet
     /// it prefers RoCE v2 to RoCE v1, then IPv4 to IPv6 and global to link-local addresses. On
     /// InfiniBand it is 0.
     pub gid_index: i32,
-    /// Service level (InfiniBand) or priority (RoCE), 0 ... 15. Default 0, the level of networks
+    /// Service level (InfiniBand) or priority (RoCE), 0 to 15. Default 0, the level of networks
     /// without classes.
     pub service_level: i32,
-    /// Traffic class, 0 ... 255. With RoCE v2 it is the IP byte that has the DSCP (the DSCP times
+    /// Traffic class, 0 to 255. With RoCE v2 it is the IP byte that has the DSCP (the DSCP times
     /// 4). Default 0. A network that is lossless for one class needs the number of that class here.
     pub traffic_class: i32,
-    /// Exponent of the retransmission timeout, 1 ... 31: a packet that is not acknowledged is sent
+    /// Exponent of the retransmission timeout, 1 to 31: a packet that is not acknowledged is sent
     /// again after 4.096 us x 2^timeout. Devices may wait up to four times as long. Default 20:
     /// 4.3 s, longer than a switch takes to reroute.
     pub timeout: i32,
-    /// Number of retransmissions of a packet before its queue pair fails, 0 ... 7. Default 7, the
+    /// Number of retransmissions of a packet before its queue pair fails, 0 to 7. Default 7, the
     /// maximum: half a minute or more with timeout 20. Soft-RoCE (rdma_rxe) treats 7 as unlimited;
     /// its largest limit is 6.
     pub retries: i32,
-    /// Number of retransmissions if the receiver has no receive posted, 0 ... 7; 7 is unlimited.
+    /// Number of retransmissions if the receiver has no receive posted, 0 to 7; 7 is unlimited.
     /// Default 7. The library counts the receives that the peer has posted and never sends without
     /// one.
     pub receiver_retries: i32,
     /// Maximum size of a packet in bytes: 256, 512, 1024, 2048 or 4096. Default: the smaller value
     /// of the two ports.
     pub mtu: i32,
-    /// Index of the partition key in the port's table, 0 ... 65535. Default 0.
+    /// Index of the partition key in the port's table, 0 to 65535. Default 0.
     pub pkey_index: i32,
-    /// Receives posted per peer and queue pair, 4 ... 4096. This also limits the number of small
+    /// Receives posted per peer and queue pair, 4 to 4096. This also limits the number of small
     /// messages in flight to a rank that makes no calls. Default 16: enough for the latency of a
     /// network with small messages. Each receive takes a memory slot per active peer.
     pub depth: i32,
-    /// Bytes of a message that are sent inline in its work request, 0 ... 1024, at most what the
-    /// device grants. Default 64: one cache line, which saves the device a memory read.
+    /// Bytes of a message that are sent inline in its work request, 0 to 1024, limited by the
+    /// device. Default 64: one cache line, which saves the device a memory read.
     pub inline_bytes: i32,
     /// How a waiting rank detects completions: DTL_RDMA_POLL or DTL_RDMA_EVENT; variable: poll,
     /// event. Default DTL_RDMA_POLL.
@@ -2403,37 +2400,37 @@ pub struct dtl_rdma_config_t {
     /// With the other two values, the network device reads and writes messages of more than
     /// 8160 bytes directly, in device memory that was allocated through this library
     /// (dtl_mem_alloc, a pool, a dtl::buffer). The peer's memory must be accessible in the same
-    /// way: device memory of a rank with such a setting, or host memory of dtl_mem_alloc. Otherwise
-    /// there is one copy on the side of the device memory, as for staged messages. Collectives and
-    /// probed messages are staged.
+    /// way: device memory of a rank with such a setting, or host memory from dtl_mem_alloc.
+    /// Otherwise there is one copy on the side of the device memory, as for staged messages.
+    /// Collectives and probed messages are staged.
     ///
     /// Each allocation is registered once, until it is freed; cache_bytes limits the total.
     /// export_dmabuf runs in the thread that first sends or receives the memory, with no lock held.
     /// Exception: for a message that starts later than its call (dtl_comm_isend_on, a persistent
     /// request) that request is locked, so the slot must not wait for it.
     ///
-    /// With DTL_RDMA_DMABUF, a verbs library without ibv_reg_dmabuf_mr is DTL_ERROR_NOT_SUPPORTED
-    /// when the communicator is opened. A registration that is refused gives a warning, and all
-    /// messages are staged from then on (see dtl_explain). Tested with fake verbs, not yet on a
-    /// network card with a GPU.
+    /// With DTL_RDMA_DMABUF, opening fails with DTL_ERROR_NOT_SUPPORTED if the verbs library has no
+    /// ibv_reg_dmabuf_mr. A registration that is refused gives a warning, and all messages are
+    /// staged from then on (see dtl_explain). Tested with fake verbs, not yet on a network card
+    /// with a GPU.
     pub device_memory: i32,
-    /// Milliseconds of silence after which the machine of a peer counts as dead, 100 ... 600000.
-    /// Default 5000. The death of a process on a live machine is detected at once.
+    /// Milliseconds of silence after which the node of a peer counts as dead, 100 to 600000.
+    /// Default 5000. The death of a process on a live node is detected at once.
     pub silence_ms: i32,
     /// Bytes of memory that stay registered for later messages, in addition to memory that is
     /// always registered. 0: none. The variable also accepts 512M, 2G. Default 1 GiB: registering
     /// memory costs more than sending registered memory, but registered memory cannot be swapped
     /// out.
     pub cache_bytes: i64,
-    /// Milliseconds without progress after which a broken connection to a live peer is given up,
-    /// 0 ... 600000. 0: a broken connection is not re-established. Default 5000, enough for a
+    /// Milliseconds without progress after which a broken connection to a live peer is abandoned,
+    /// 0 to 600000. 0: a broken connection is not re-established. Default 5000, enough for a
     /// replugged cable or a switch that starts a port.
     ///
     /// A connection breaks if the retries are used up or a queue pair is in error. It is
     /// re-established, and data that the peer has not received is sent again. This is repeated,
-    /// with pauses, until nothing has come through for this time; then operations fail with
+    /// with pauses, until no data has arrived for this time; then operations fail with
     /// DTL_ERROR_RANK_FAILURE on both sides. Accumulate operations in flight (dtl_win_accumulate
-    /// and the like) fail with DTL_ERROR_CONNECTION_LOST: it is not known whether they were done.
+    /// and the like) fail with DTL_ERROR_CONNECTION_LOST: whether they were done is unknown.
     /// Everything else continues.
     pub reconnect_ms: i64,
 }
@@ -2469,9 +2466,9 @@ pub const DTL_RDMA_CONFIG_INIT: dtl_rdma_config_t = dtl_rdma_config_t {
 // -----------------------------------------------------------------------------------------------
 // Communicators and requests: constants, descriptions, receive information.
 
-/// Communicator of the job: all ranks that the launcher started. It is opened by the first call
-/// that uses it, also by a local one. That call blocks until all ranks have opened it, for at most
-/// 30 s, or DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
+/// Communicator of the job: all ranks that the launcher started. The first call that uses it, even
+/// a local one, opens it. That call blocks until all ranks have done so, for at most 30 s, or
+/// DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
 /// Equivalent: MPI_COMM_WORLD.
 pub const DTL_COMM_WORLD: dtl_comm_t = dtl_comm_t { id: 0x0600_0000_0000_0000 };
 
@@ -2508,7 +2505,7 @@ pub struct dtl_recv_info_t {
     pub source: i32,
     /// Tag of the message.
     pub tag: i32,
-    /// Size of the whole message in bytes, also if it was truncated. With MPI's own messages it is
+    /// Size of the whole message in bytes, even if it was truncated. With MPI's own messages it is
     /// 0 after a truncation if MPI does not report the size.
     pub size_bytes: u64,
     /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, or the status with which the receive failed.
@@ -2525,7 +2522,7 @@ pub struct dtl_recv_info_t {
 pub struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     pub struct_size: u32,
-    /// Rank of this process, 0 ... size-1. Read only if size is not 0.
+    /// Rank of this process, 0 to size-1. Read only if size is not 0.
     pub rank: i32,
     /// Number of ranks. 0: rank and size come from the launcher's environment.
     pub size: i32,
@@ -2539,14 +2536,15 @@ pub struct dtl_comm_desc_t {
     /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL means
     /// "auto", which never selects "nccl" or "rdma". Kind "threads" is opened by dtl_comm_threads.
     ///
-    /// Kind "mpi" uses the MPI that the process has loaded, that fits the launcher, or that
-    /// DTL_MPI_LIBRARY names. If the program has not initialised MPI, the library does, and the
-    /// last dtl_finalize finalises it (see dtl_comm_from_mpi_fint). Messages and collectives are
-    /// MPI's own if no rank has a time limit (timeout_ns, DTL_TIMEOUT) or requests
+    /// Kind "mpi" uses the MPI that the process has loaded, else the one that DTL_MPI_LIBRARY
+    /// names, else one that fits the launcher. If the program has not initialised MPI, the library
+    /// does, and the last dtl_finalize finalises it (see dtl_comm_from_mpi_fint). Messages and
+    /// collectives are MPI's own if no rank has a time limit (timeout_ns, DTL_TIMEOUT) or requests
     /// DTL_COMM_DETERMINISTIC, and MPI provides a thread level other than MPI_THREAD_SERIALIZED.
-    /// The texts of the functions then state which guarantees MPI does not give. Otherwise they are
-    /// the library's, over MPI_Isend and MPI_Irecv, and all guarantees of this header hold.
-    /// dtl_comm_info reports which of the two applies. docs/explanation/promises.md has a table.
+    /// Functions then document which guarantees MPI does not give. Otherwise the library implements
+    /// messages and collectives over MPI_Isend and MPI_Irecv, and all guarantees of this header
+    /// hold. dtl_comm_info reports which of the two applies. docs/explanation/promises.md has a
+    /// table.
     pub kind: *const c_char,
     /// Name that all ranks of the job share and that no other job on this node uses. NULL: from the
     /// launcher's environment.
@@ -2570,11 +2568,11 @@ pub struct dtl_comm_desc_t {
     /// `over`. The call does not change `over`, which is not needed afterwards. With any other kind
     /// it must be null.
     ///
-    /// Kind "nccl": if `over` is null, a communicator of kind "auto" is opened beneath. Collectives
-    /// on device memory of backend "cuda" that the host cannot access are performed by NCCL. They
-    /// use the device that is current in the calling thread when the communicator is opened; each
-    /// rank needs a device of its own. All other operations use the communicator beneath.
-    /// docs/how-to/use-nccl.md lists which does which.
+    /// Kind "nccl": if `over` is null, a communicator of kind "auto" is opened in its place.
+    /// Collectives on device memory of backend "cuda" that the host cannot access are performed by
+    /// NCCL. They use the device that is current in the calling thread when the communicator is
+    /// opened; each rank needs a device of its own. All other operations use that underlying
+    /// communicator (docs/how-to/use-nccl.md has a list).
     ///
     /// Kind "rdma": the ranks use `over` to exchange addresses while they open (see
     /// dtl_rdma_config_t.meeting).
@@ -2598,9 +2596,9 @@ pub const DTL_COMM_DESC_INIT: dtl_comm_desc_t = dtl_comm_desc_t {
 };
 
 /// Flag of dtl_comm_desc_t: results of collectives are bitwise equal across kinds, runs and
-/// timings, even where faster algorithms exist that are not. Without it, reductions over several
-/// nodes ("hier") combine operands node by node, and over "mpi" they are MPI's own. Every rank gets
-/// the identical result with and without this flag. DTL_DETERMINISTIC=1 has the same effect.
+/// timings, if need be at the cost of speed. Without it, reductions over several nodes ("hier")
+/// combine operands node by node, and over "mpi" they are MPI's own. Every rank gets the identical
+/// result with and without this flag. DTL_DETERMINISTIC=1 has the same effect.
 pub const DTL_COMM_DETERMINISTIC: u64 = 1;
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages travel on the named MPI communicator, not on a
@@ -2611,11 +2609,11 @@ pub const DTL_COMM_DETERMINISTIC: u64 = 1;
 pub const DTL_COMM_NO_DUP: u64 = 2;
 
 /// Flag of dtl_comm_desc_t: stages device memory through host memory. Kind "nccl": collectives on
-/// device memory that NCCL does not provide are staged over the communicator beneath; without the
-/// flag they are DTL_ERROR_NOT_SUPPORTED. dtl_explain reports the first one. All ranks must set the
-/// flag, or none. Kind "mpi": messages in device memory are staged even if MPI accepts device
-/// pointers (docs/how-to/send-device-memory.md). Kind "rdma": large messages are staged even if
-/// dtl_rdma_config_t.device_memory selects direct transfer. For both, each rank may choose.
+/// device memory that NCCL does not provide are staged over the underlying communicator; without
+/// the flag they fail with DTL_ERROR_NOT_SUPPORTED. dtl_explain reports the first one. All ranks
+/// must set the flag, or none. Kind "mpi": messages in device memory are staged even if MPI accepts
+/// device pointers (docs/how-to/send-device-memory.md). Kind "rdma": large messages are staged even
+/// if dtl_rdma_config_t.device_memory selects direct transfer. For both, each rank may choose.
 pub const DTL_COMM_STAGE: u64 = 4;
 
 /// Properties of a communicator, filled by dtl_comm_info. Start from DTL_COMM_INFO_INIT.
@@ -2628,8 +2626,8 @@ pub struct dtl_comm_info_t {
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// Number of ranks that this process has found gone: they died, or left (destroyed their handle
-    /// or finalized). Calls on the communicator detect them. The number never decreases.
+    /// Number of ranks that this process has found to have died or left (destroyed their handle or
+    /// finalized). Calls on the communicator detect this. The number never decreases.
     pub failed_count: i32,
     /// Time limit of each blocking call, in nanoseconds.
     pub timeout_ns: u64,
@@ -2655,11 +2653,11 @@ pub const DTL_COMM_INFO_INIT: dtl_comm_info_t = dtl_comm_info_t {
 /// Runs in the thread that calls dtl_comm_dup. It may call the library, but must not destroy
 /// `comm`. No lock is held. It may block, but then the other ranks wait in dtl_comm_dup.
 ///
-/// @param comm       communicator that is duplicated.
-/// @param key        key of the attribute.
-/// @param user       pointer that was passed to dtl_comm_key_create.
-/// @param value      attribute of `comm`.
-/// @param out_value  attribute of the duplicate.
+/// @param comm       Communicator that is duplicated.
+/// @param key        Key of the attribute.
+/// @param user       Pointer that was passed to dtl_comm_key_create.
+/// @param value      Attribute of `comm`.
+/// @param out_value  Attribute of the duplicate.
 /// @param out_copy   1: the duplicate gets the attribute. 0: it does not.
 /// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
 pub type dtl_attribute_copy_fn_t = Option<
@@ -2680,10 +2678,10 @@ pub type dtl_attribute_copy_fn_t = Option<
 /// lock is held. It may block and call the library; within dtl_finalize, calls return
 /// DTL_ERROR_INVALID_STATE.
 ///
-/// @param comm   communicator that had the attribute.
-/// @param key    key of the attribute.
-/// @param user   pointer that was passed to dtl_comm_key_create.
-/// @param value  the attribute.
+/// @param comm   Communicator that had the attribute.
+/// @param key    Key of the attribute.
+/// @param user   Pointer that was passed to dtl_comm_key_create.
+/// @param value  The attribute.
 pub type dtl_attribute_delete_fn_t =
     Option<unsafe extern "C" fn(comm: dtl_comm_t, key: i32, user: *mut c_void, value: *mut c_void)>;
 
@@ -2754,11 +2752,11 @@ pub const DTL_TOPOLOGY_INIT: dtl_topology_t = dtl_topology_t {
 pub struct dtl_comm_topology_t {
     /// sizeof(dtl_comm_topology_t), set by DTL_COMM_TOPOLOGY_INIT.
     pub struct_size: u32,
-    /// Node that this rank runs on, 0 ... nodes-1. -1: not known.
+    /// Node that this rank runs on, 0 to nodes-1. -1: not known.
     pub node: i32,
     /// Number of nodes that the communicator's ranks run on. -1: not known.
     pub nodes: i32,
-    /// Position of this rank among the communicator's ranks on its node, 0 ... local_size-1.
+    /// Position of this rank among the communicator's ranks on its node, 0 to local_size-1.
     pub local_rank: i32,
     /// Number of the communicator's ranks on this rank's node.
     pub local_size: i32,
@@ -2865,7 +2863,7 @@ pub struct dtl_comm_done_t {
     pub status: dtl_status_t,
     /// For a receive, the match word of the message.
     pub match_word: u64,
-    /// For a receive, the true size of the message, also if it was truncated.
+    /// For a receive, the true size of the message, even if it was truncated.
     pub size_bytes: u64,
 }
 
@@ -2873,12 +2871,12 @@ pub struct dtl_comm_done_t {
 pub const DTL_WIN_KEY_BYTES: u32 = 256;
 
 /// Flag of dtl_comm_vtable_t: slots are called only inside calls of the program, never by a thread
-/// of the library. For transports whose lower layer the program also calls and that need these
-/// calls serialised (for example an MPI that provides MPI_THREAD_SERIALIZED). Windows are then
-/// served only by calls of the target.
+/// of the library. For transports over a layer that the program also calls and whose calls must be
+/// serialised (for example an MPI that provides MPI_THREAD_SERIALIZED). Windows are then served
+/// only by calls of the target.
 pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 
-/// Component of communication: five required slots move bytes.
+/// Communication component: five required slots move bytes.
 ///
 /// The library builds everything else on them: matching of tags, any-tag receives and several
 /// communicators over one open table, probing, synchronous sends, cancellation, truncation and
@@ -2911,8 +2909,8 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 /// win_put, win_get, win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap),
 /// which need the transfers. If a group is absent, the library implements it by messages that the
 /// target serves. It always implements fences and locks in this way. The slots are used for windows
-/// over all ranks of the communicator in their order (also on a dtl_comm_dup); windows over some of
-/// the ranks use messages. The library checks bounds before a call. `test` completes these
+/// over all ranks of the communicator in their order (including a dtl_comm_dup); windows over some
+/// of the ranks use messages. The library checks bounds before a call. `test` completes these
 /// operations like any other; of the result, only the status is read. Operations are unordered,
 /// except where win_flush and win_accumulate define an order. If an operation needs help from the
 /// process of its target, `test` there may give it: the library calls `test` in every waiting call
@@ -2963,7 +2961,7 @@ pub struct dtl_comm_vtable_t {
     ///
     /// No operation is pending, unless the transport has not completed it within a second; its
     /// buffer then stays valid until the process ends. Every send that `test` reported as done must
-    /// still arrive, also at ranks that receive it later. The call is not collective: other ranks
+    /// still arrive, even at ranks that receive it later. The call is not collective: other ranks
     /// close at other times. They may treat a closed rank as one that died, after they have
     /// received what it sent.
     pub close: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void) -> dtl_status_t>,
@@ -2971,10 +2969,10 @@ pub struct dtl_comm_vtable_t {
     ///
     /// `buf` must not change until the operation is done. *out_op is any number by which the
     /// transport identifies the operation. Sends to one rank under one match word are ordered as
-    /// the calls. Transmit immediately what there is room for: for the program a small send is
-    /// complete now, and its next call may be much later, or may be an `open` that waits for ranks
-    /// which wait for this message. DTL_ERROR_BUSY means that there is no room now; the library
-    /// calls again later. Any other failure is that of the send.
+    /// the calls. Transmit as much as possible immediately: to the program a small send is already
+    /// complete, and its next call may be much later, or an `open` that waits for ranks that wait
+    /// for this message. DTL_ERROR_BUSY means that there is no room now; the library calls again
+    /// later. Any other failure is that of the send.
     pub isend: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3068,10 +3066,10 @@ pub struct dtl_comm_vtable_t {
     /// (transfers) Destroys what win_create created.
     ///
     /// After it returns, no rank changes the memory any more, whatever the other ranks do, and no
-    /// buffer of this rank's operations on it is accessed. Operations that are not complete never
-    /// complete, and their numbers are free. Usually all operations are complete, and all ranks
-    /// have reached this call; not so after a failure. It is not collective. It may block briefly,
-    /// but not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
+    /// buffer of this rank's operations on it is accessed. Incomplete operations never complete,
+    /// and their numbers may be reused. Except after a failure, all operations are complete, and
+    /// all ranks have reached this call. It is not collective. It may block briefly, but not for
+    /// other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
     pub win_destroy: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3118,10 +3116,10 @@ pub struct dtl_comm_vtable_t {
     /// (transfers) Starts an operation that is done when all earlier operations of this rank on
     /// this window and target are complete at the target.
     ///
-    /// A load by the target itself, and any rank's operation that starts afterwards, then finds
-    /// their effects. It fails if one of them has failed without a report. DTL_ERROR_BUSY means
-    /// that there is no room now; the library calls again later. Equivalents: a read after the
-    /// writes, ucp_ep_flush_nbx, MPI_Win_flush.
+    /// A load by the target itself, and any rank's operation that starts afterwards, then sees
+    /// their effects. It fails if one of them has failed unreported. DTL_ERROR_BUSY means that
+    /// there is no room now; the library calls again later. Equivalents: a read after the writes,
+    /// ucp_ep_flush_nbx, MPI_Win_flush.
     pub win_flush: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3149,8 +3147,8 @@ pub struct dtl_comm_vtable_t {
             out_yes: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) at `offset`
-    /// bytes after the beginning of the target's memory.
+    /// (atomics) Starts target[i] = target[i] op buf[i] for `count` elements (at least 1) at
+    /// `offset` bytes after the beginning of the target's memory.
     ///
     /// The offset need not be a multiple of the element size. The results are those of the
     /// library's reductions (DTL_OP_SUM and the others). `result` is NULL, or receives the previous
@@ -3220,14 +3218,13 @@ pub const DTL_COMM_VTABLE_INIT: dtl_comm_vtable_t = dtl_comm_vtable_t {
 // -----------------------------------------------------------------------------------------------
 // Backend tables: devices, memory, transfers.
 
-/// Component of devices. Slots marked (required) must not be NULL.
+/// Device component. Slots marked (required) must not be NULL.
 ///
-/// These rules apply to the slots of all components except where a text differs. They are called
-/// from any thread, with no lock held. They may block. They must not call dtl_ functions on this
-/// backend, and must not throw. `self` is the pointer that was given to `dtl_backend_register`.
-/// Outputs are read only after DTL_SUCCESS. Boolean outputs must be 0 or 1. Any other value, a
-/// device that does not exist, and a number that is not a status make the call fail with
-/// DTL_ERROR_NATIVE_BACKEND.
+/// Rules for the slots of all components, unless a slot's text differs. Slots are called from any
+/// thread, with no lock held. They may block. They must not call dtl_ functions on this backend,
+/// and must not throw. `self` is the pointer that was given to `dtl_backend_register`. Outputs are
+/// read only after DTL_SUCCESS. Boolean outputs must be 0 or 1. Any other value, a device that does
+/// not exist, and a number that is not a status make the call fail with DTL_ERROR_NATIVE_BACKEND.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_device_vtable_t {
@@ -3292,7 +3289,7 @@ pub const DTL_DEVICE_VTABLE_INIT: dtl_device_vtable_t = dtl_device_vtable_t {
     dlpack: None,
 };
 
-/// Component of memory. The rules of dtl_device_vtable_t apply. alloc, import_handle, kind_info and
+/// Memory component. The rules of dtl_device_vtable_t apply. alloc, import_handle, kind_info and
 /// memory_info apply to the calling thread's current device. Slots that take the address of an
 /// allocation must find its device by the address, because another device may be current.
 #[repr(C)]
@@ -3306,8 +3303,8 @@ pub struct dtl_memory_vtable_t {
     /// least 1).
     ///
     /// If the program passes alignment 0 to dtl_mem_alloc, `alignment` is the one that kind_info
-    /// declares, or 1 if it declares none. An unknown kind is DTL_ERROR_NOT_SUPPORTED. Insufficient
-    /// memory is DTL_ERROR_OUT_OF_MEMORY.
+    /// declares, or 1 if it declares none. Return DTL_ERROR_NOT_SUPPORTED for an unknown kind,
+    /// DTL_ERROR_OUT_OF_MEMORY if memory is insufficient.
     pub alloc: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3317,7 +3314,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (required) Frees memory of alloc. Size, alignment and kind are those of the alloc.
+    /// (required) Frees memory from alloc. Size, alignment and kind are those of the alloc.
     pub free: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3331,8 +3328,8 @@ pub struct dtl_memory_vtable_t {
     ///
     /// `alignment` is a power of two up to 2^30, or 0 = none declared, which dtl_mem_kind_info
     /// reports as 1. Any other value makes dtl_mem_kind_info, and dtl_mem_alloc with alignment 0,
-    /// fail with DTL_ERROR_NATIVE_BACKEND. An unknown kind is DTL_ERROR_NOT_SUPPORTED. NULL: HOST
-    /// is treated as host memory, and DEVICE as memory that only this backend can access.
+    /// fail with DTL_ERROR_NATIVE_BACKEND. Return DTL_ERROR_NOT_SUPPORTED for an unknown kind.
+    /// NULL: HOST is host memory, DEVICE memory that only this backend can access.
     pub kind_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3350,15 +3347,15 @@ pub struct dtl_memory_vtable_t {
             out_total: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Writes the data with which import_handle accesses an allocation of alloc from another
-    /// process on this node.
+    /// Writes the handle from which import_handle maps an allocation of this backend in another
+    /// process of this node.
     ///
     /// export_handle, import_handle and close_handle are all present or all NULL (then
     /// DTL_ERROR_NOT_SUPPORTED). Size, alignment and kind are those of the alloc. out_bytes has
     /// DTL_MEM_HANDLE_ROOM bytes, aligned to 8 and zeroed. The library adds kind, size, alignment,
-    /// node, the name of the backend, and a checksum. A kind that cannot be exported is
-    /// DTL_ERROR_NOT_SUPPORTED with a text; a kind that can has the property DTL_MEMORY_EXPORTABLE.
-    /// Corresponds to cudaIpcGetMemHandle.
+    /// node, the name of the backend, and a checksum. Kinds that can be exported have the property
+    /// DTL_MEMORY_EXPORTABLE; for others return DTL_ERROR_NOT_SUPPORTED with a text. Corresponds to
+    /// cudaIpcGetMemHandle.
     pub export_handle: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3387,7 +3384,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Unmaps memory of import_handle. It stays allocated for its other users. Corresponds to
+    /// Unmaps memory from import_handle. It stays allocated for its other users. Corresponds to
     /// cudaIpcCloseMemHandle.
     pub close_handle: Option<
         unsafe extern "C" fn(
@@ -3415,7 +3412,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Frees memory of alloc or alloc_async, after the work that is in the stream. Corresponds to
+    /// Frees memory from alloc or alloc_async, after the work queued in the stream. Corresponds to
     /// cudaFreeAsync.
     pub free_async: Option<
         unsafe extern "C" fn(
@@ -3455,9 +3452,9 @@ pub struct dtl_memory_vtable_t {
     /// `ptr` is any address in it. The slot writes device, kind, base and size_bytes of `out_info`,
     /// which is zeroed with struct_size set. DTL_ERROR_NOT_FOUND means that the driver does not
     /// recognise the address. With any other failure the address stays unclassified: the query,
-    /// copy or message fails with that status, and nothing is copied. A kind that is not a memory
-    /// kind, a device below 0, or a base and size_bytes that do not contain `ptr` is
-    /// DTL_ERROR_NATIVE_BACKEND.
+    /// copy or message fails with that status, and nothing is copied. The result is
+    /// DTL_ERROR_NATIVE_BACKEND if the kind is not a memory kind, the device is below 0, or base
+    /// and size_bytes do not contain `ptr`.
     ///
     /// Messages and copies call it once for each buffer that the library does not recognise, and
     /// wait for the result, so it must be fast. They do not call it for buffers in the program's
@@ -3493,7 +3490,7 @@ pub const DTL_MEMORY_VTABLE_INIT: dtl_memory_vtable_t = dtl_memory_vtable_t {
     pointer_info: None,
 };
 
-/// Component of transfers. The rules of dtl_device_vtable_t apply.
+/// Transfer component. The rules of dtl_device_vtable_t apply.
 ///
 /// Memory: at least one side of a copy is memory of this backend, passed with its kind: allocated
 /// by it, imported, adopted, registered, or described by pointer_info. The other side is also such
@@ -3589,14 +3586,14 @@ pub const DTL_TRANSFER_VTABLE_INIT: dtl_transfer_vtable_t = dtl_transfer_vtable_
 // -----------------------------------------------------------------------------------------------
 // Backend tables: execution, the table of tables, registration.
 
-/// Component of execution. The rules of dtl_device_vtable_t apply.
+/// Execution component. The rules of dtl_device_vtable_t apply.
 ///
 /// There are four groups of slots, each complete or absent: streams (stream_create, stream_destroy,
 /// stream_synchronize), events (event_create, event_destroy, event_record, event_query; they need
 /// the streams), host execution (execute, parallel_for, max_parallelism), and modules
 /// (module_compile to kernel_launch; they need the streams). For an absent group the library
-/// provides an implementation on host threads; absent modules are DTL_ERROR_NOT_SUPPORTED. Slots
-/// without a group in front of their text are optional.
+/// provides an implementation on host threads; without the modules it returns
+/// DTL_ERROR_NOT_SUPPORTED. Slots whose text does not begin with a group are optional.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_exec_vtable_t {
@@ -3613,7 +3610,7 @@ pub struct dtl_exec_vtable_t {
             out_stream: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (streams) Destroys a stream of stream_create. Work that is queued in the stream must still
+    /// (streams) Destroys a stream from stream_create. Work that is queued in the stream must still
     /// run. The slot may wait for it, or return immediately and let it finish.
     pub stream_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
@@ -3658,7 +3655,7 @@ pub struct dtl_exec_vtable_t {
             out_event: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (events) Destroys an event of event_create.
+    /// (events) Destroys an event from event_create.
     pub event_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
     /// (events) Records the event at the current end of the stream. It replaces an earlier record.
@@ -3749,9 +3746,9 @@ pub struct dtl_exec_vtable_t {
     /// its folder.
     ///
     /// If the backend does not support the language, it returns DTL_ERROR_NOT_SUPPORTED with a text
-    /// that names the supported ones. An error in the source is DTL_ERROR_COMPILE_FAILED.
-    /// `log(log_user, ...)`, never NULL, receives the whole log of the compiler, also after a
-    /// success. Several threads may compile at once.
+    /// that names the supported ones. For an error in the source it returns
+    /// DTL_ERROR_COMPILE_FAILED. `log(log_user, ...)`, never NULL, receives the whole log of the
+    /// compiler, even after a success. Several threads may compile at once.
     pub module_compile: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3762,7 +3759,7 @@ pub struct dtl_exec_vtable_t {
             out_module: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (modules) Destroys a module of module_compile. Its kernels are destroyed before.
+    /// (modules) Destroys a module from module_compile. All its kernels have been destroyed.
     pub module_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, module: *mut c_void) -> dtl_status_t>,
     /// (modules) Finds a kernel in a module. *out_kernel is the backend's pointer, not NULL; each
@@ -3777,11 +3774,11 @@ pub struct dtl_exec_vtable_t {
             out_kernel: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (modules) Destroys a kernel of kernel_get. Launches that are queued must still run.
+    /// (modules) Destroys a kernel from kernel_get. Launches that are queued must still run.
     pub kernel_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, kernel: *mut c_void) -> dtl_status_t>,
-    /// (modules) Queues a kernel of kernel_get. args[i] points to sizes[i] bytes, valid during the
-    /// call. If the kernel has a signature, the number and sizes of the arguments match it.
+    /// (modules) Queues a kernel from kernel_get. args[i] points to sizes[i] bytes, valid during
+    /// the call. If the kernel has a signature, the number and sizes of the arguments match it.
     pub kernel_launch: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3826,9 +3823,8 @@ pub const DTL_EXEC_VTABLE_INIT: dtl_exec_vtable_t = dtl_exec_vtable_t {
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 pub const DTL_BACKEND_NO_COMPUTE: u64 = 1;
 
-/// Backend: up to five components, each NULL if the backend does not have it; at least one. The
-/// tables are copied at registration. `self` and the data behind it must live until `destroy` is
-/// called.
+/// Table of a backend: one to five components; those that it does not have are NULL. The tables are
+/// copied at registration. `self` and the data behind it must live until `destroy` is called.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_backend_vtable_t {
@@ -4201,15 +4197,15 @@ pub struct dtl_host_api_t {
             out: *mut dtl_registration_t,
         ) -> dtl_status_t,
     >,
-    /// Removes a handler from dtl_dispatcher_default() earlier (dtl_dispatch_unregister), in any
-    /// thread.
+    /// Removes a handler from dtl_dispatcher_default() before that (dtl_dispatch_unregister), in
+    /// any thread.
     pub dispatch_unregister:
         Option<unsafe extern "C" fn(registration: dtl_registration_t) -> dtl_status_t>,
 }
 
-/// Layout of a field of a struct of this header, or of a struct as a whole, as a compiler produced
-/// it. Plugins carry these rows (DTL_LAYOUTS) so that the library can compare them with its own.
-/// The struct never grows.
+/// Layout of a struct of this header, or of one of its fields, as a compiler produced it. Plugins
+/// carry these rows (DTL_LAYOUTS) so that the library can compare them with its own. The struct
+/// never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_layout_t {
@@ -4273,8 +4269,8 @@ pub struct dtl_plugin_t {
 
 /// Entry of a plugin file: its only symbol, exported under the name dtl_plugin_entry_v1:
 ///
-///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t
-///   *out) {
+///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host,
+///                                                      dtl_plugin_t *out) {
 ///       dtl_plugin_t plugin = DTL_PLUGIN_INIT;
 ///       plugin.name = "mine";
 ///       plugin.load = load;
@@ -4324,7 +4320,7 @@ pub struct dtl_plugin_info_t {
     /// Origin of the request to load it: "dtl_backend_load", "dtl_backend_load_dir",
     /// "DTL_PLUGIN_PATH" or "installed".
     pub origin: *const c_char,
-    /// Name of the plugin; empty if the attempt ended earlier, as the next three fields.
+    /// Name of the plugin; empty if the attempt ended earlier, like the next three fields.
     pub name: *const c_char,
     /// Version of the plugin.
     pub version: *const c_char,
@@ -4356,10 +4352,10 @@ unsafe extern "C" {
 
 /// Initialises the library.
 ///
-/// Calls are counted: each successful one needs a dtl_finalize. Before the first dtl_finalize the
-/// call is optional, because the first use of the library initialises it with the settings of the
-/// environment. After the last dtl_finalize it is required. The configuration of the first call
-/// applies, also if the library is in use already. Later calls only increase the count.
+/// Calls are counted: one dtl_finalize reverts each successful one. Before the first dtl_finalize
+/// the call is optional, because the first use of the library initialises it with the settings of
+/// the environment. After the last dtl_finalize it is required. The configuration of the first call
+/// applies, even if the library is already in use. Later calls only increase the count.
 ///
 /// @param config  NULL takes every setting from the environment. Read during the call only.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a setting or an environment variable has an invalid value.
@@ -4370,18 +4366,19 @@ unsafe extern "C" {
 ///         callback. Threads: any. Equivalent: MPI_Init (but repeatable).
 pub unsafe fn dtl_init(config: *const dtl_config_t) -> dtl_status_t;
 
-/// Undoes one dtl_init; the last call closes the library.
+/// Reverts one dtl_init; the last call closes the library.
 ///
-/// The last call waits for the work of all live objects, destroys the objects (their handles become
-/// stale), and closes the library. Until the next dtl_init, calls then return
-/// DTL_ERROR_INVALID_STATE. It closes communicators too, so call it on every rank. If the library
-/// has started an MPI, it finalizes that MPI as well, which waits for all MPI ranks regardless of
-/// time limits. It is not needed at the end of a program. Never call it from a static destructor.
+/// The last call waits for the work of all live objects and destroys them (their handles become
+/// stale). Until the next dtl_init, calls then return DTL_ERROR_INVALID_STATE. It closes
+/// communicators too, so call it on every rank. If the library has started an MPI, it finalizes
+/// that MPI as well, which waits for all MPI ranks regardless of time limits. Otherwise a program
+/// may exit without this call. Never call it from a static destructor.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library, for example in dtl_finalize, or
 ///         this thread is inside a call further up its stack. Call again when that call has
-///         returned. Also: other libraries hold tensors of dtl_array_export. They have to release
-///         them first. DTL_ERROR_INVALID_STATE: the library is not initialised.
+///         returned. Also: tensors from dtl_array_export exist; their consumers have to delete them
+///         first.
+///         DTL_ERROR_INVALID_STATE: the library is not initialised.
 /// Threads: any, but not from a callback: in a function that the library calls, the last
 /// dtl_finalize returns DTL_ERROR_BUSY.
 pub unsafe fn dtl_finalize() -> dtl_status_t;
@@ -4446,7 +4443,7 @@ pub safe fn dtl_last_error() -> *const c_char;
 ///
 /// The level overrides DTL_LOG and dtl_config_t. The function runs in the thread that logs,
 /// possibly in several threads at once. It may call the library except dtl_finalize; if such a call
-/// logs, the function is called again.
+/// logs, the function is called recursively.
 ///
 /// @param function  NULL sends log lines to standard error again. Must stay valid until it is
 ///                  replaced and for one call longer, because another thread may be inside it.
@@ -4483,9 +4480,9 @@ unsafe extern "C" {
 /// The trace contains every dtl_ call, its parts, and operations of communicators from start to
 /// end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes
 /// its content and its cost. DTL_TRACE=path starts a trace at the first use, without a change to
-/// the program; a file that cannot be created (or whose path is not UTF-8) is then only a warning.
-/// If the program finalises the library and initialises it again, each later life writes a file of
-/// its own: trace.json is followed by trace-2.json, then trace-3.json.
+/// the program; then a file that cannot be created, or a path that is not UTF-8, only causes a
+/// warning. Each time the library is initialised again after dtl_finalize, a new file starts:
+/// trace.json is followed by trace-2.json, then trace-3.json.
 ///
 /// Calls of other threads that began earlier are not recorded. If the disk fills up later, the
 /// trace ends with a warning and the program continues untraced; dtl_trace_stop then returns the
@@ -4498,21 +4495,21 @@ unsafe extern "C" {
 ///         dtl_trace_stop first.
 ///         DTL_ERROR_ALREADY_EXISTS: the file exists. Remove it, or choose another name.
 ///         DTL_ERROR_NOT_FOUND: the folder of the file does not exist.
-///         DTL_ERROR_INVALID_ARGUMENT: `path` contains another %, is not UTF-8, or does not name a
-///         file (but a folder or a device).
+///         DTL_ERROR_INVALID_ARGUMENT: `path` contains another %, is not UTF-8, or names a folder
+///         or a device.
 ///         DTL_ERROR_UNAVAILABLE: the file cannot be written. The text has the reason of the
 ///         operating system. DTL_ERROR_LIMIT: no disk space, file descriptor or thread is left.
 ///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the buffers of the trace. Threads: any.
 pub unsafe fn dtl_trace_start(path: *const c_char) -> dtl_status_t;
 
-/// Completes and closes the file of dtl_trace_start or DTL_TRACE.
+/// Completes and closes the trace file of this process.
 ///
 /// Calls in progress in other threads end in the file here, marked "unfinished". dtl_finalize does
 /// the same.
 ///
 /// @return DTL_ERROR_INVALID_STATE: no trace is being written.
-///         DTL_ERROR_LIMIT: the file could not be completed (disk full, file size limit). It has
-///         what was written before, and tracing has ended.
+///         DTL_ERROR_LIMIT: the file could not be completed (disk full, file size limit). It
+///         contains what was written before, and tracing has ended.
 ///         DTL_ERROR_UNAVAILABLE: the file could not be completed for another reason, with the same
 ///         consequences.
 ///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are
@@ -4618,14 +4615,14 @@ pub unsafe fn dtl_enum_register_value(
 ///                     a field with that default; one from dtl_attr_required is a field without a
 ///                     default.
 /// @param n            1 to 16.
-/// @param out          The word of the template. dtl_ev_match considers each of its instances equal
-///                     to it.
+/// @param out          The word of the template. dtl_ev_match matches it with each of its
+///                     instances.
 /// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
 ///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration; `name` is not allowed; `n` is
 ///         0; two fields have one name; or a field has an invalid name, kind, flags or default (a
 ///         word that does not exist).
 ///         DTL_ERROR_LIMIT: `n` is above 16, or no value above the count is free (at most 65534).
-///         DTL_ERROR_NULL_POINTER: `fields` is NULL, or a name or text in it. Threads: any.
+///         DTL_ERROR_NULL_POINTER: `fields`, or a name or text in it, is NULL. Threads: any.
 pub unsafe fn dtl_enum_register_template(
     enumeration: dtl_enum_t,
     name: *const c_char,
@@ -4704,7 +4701,7 @@ pub unsafe fn dtl_enum_undefined(
 ///         field. DTL_ERROR_NOT_FOUND: there is no such field.
 ///         DTL_ERROR_INVALID_ARGUMENT: a field without a default is missing, an attribute is given
 ///         twice or has flags, or a word does not exist.
-///         DTL_ERROR_NULL_POINTER: `attrs` is NULL, or a name or text in it.
+///         DTL_ERROR_NULL_POINTER: `attrs`, or a name or text in it, is NULL.
 ///         DTL_ERROR_LIMIT: `n` is above 16; 65536 instances were created in this process; or this
 ///         one is longer than 4000 bytes as JSON, or nests instances more than 16 deep.
 /// Threads: any.
@@ -4740,9 +4737,8 @@ pub unsafe fn dtl_ev_name(
 /// Writes a word as JSON. dtl_ev_from_json reads it back into the same word.
 ///
 ///   plain member   "Sequential"
-///   instance
-///                {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
-///   template       {"type":"Schedule.MyAccelerator_Kernel"}
+///   instance       {"type":"Schedule.MyKernel","block_size":128,"device":"Memory.Host"}
+///   template       {"type":"Schedule.MyKernel"}
 ///   of Undefined   the text that it holds, as it was read, without blanks between the parts of an
 ///                  object
 ///
@@ -4752,7 +4748,7 @@ pub unsafe fn dtl_ev_name(
 /// @param buf      Receives the text with its NUL, at most 4000 bytes. NULL with cap 0 queries the
 ///                 length only.
 /// @param cap      Size of `buf` in bytes.
-/// @param out_len  Receives the length without the NUL, also if `cap` is too small; may be NULL.
+/// @param out_len  Receives the length without the NUL, even if `cap` is too small; may be NULL.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist.
 ///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written. Threads: any.
 pub unsafe fn dtl_ev_to_json(
@@ -4830,9 +4826,9 @@ unsafe extern "C" {
 
 /// Registers a backend of the program under a name.
 ///
-/// From then on it is found, chosen and used like a built-in backend. Whatever its tables leave
-/// NULL, the library builds from the slots that they have. One table may serve several names. After
-/// a failure nothing is registered, and `destroy` is not called.
+/// From then on it is found, chosen and used like a built-in backend. The library builds what its
+/// tables leave NULL from the slots that they have. One table may serve several names. After a
+/// failure nothing is registered, and `destroy` is not called.
 ///
 /// @param name    1 to 63 letters, digits, '_', '-' and '.'; case-sensitive. Copied. Not "auto",
 ///                and not "cpu", "CPU" and "GPU", which dtl_backend_get accepts as aliases of
@@ -4857,21 +4853,21 @@ pub unsafe fn dtl_backend_register(
 
 /// Sets the error text for the status that a slot is about to return.
 ///
-/// For slots of registered backends, handlers of dispatchers and functions of environments. The
-/// text (for example the vendor's error code and message) also goes with a status written to a
+/// Slots of registered backends, handlers of dispatchers and functions of environments may call it.
+/// The text (for example the vendor's error code and message) also applies to a status written to a
 /// dtl_comm_done_t. It becomes part of the dtl_last_error of the caller. It is not needed if the
-/// slot returns the status of a dtl_ call that failed: the text of that call is appended by itself
-/// (see dtl_last_error).
+/// slot returns the status of a dtl_ call that failed: the text of that call is appended
+/// automatically (see dtl_last_error).
 ///
 /// @param text  Copied. It applies to the next slot that fails in the calling thread.
 pub unsafe fn dtl_backend_set_error(text: *const c_char) -> dtl_status_t;
 
-/// Removes a registered backend. Its `destroy` runs when its last user is gone.
+/// Removes a registered backend. Its `destroy` runs after its last use.
 ///
 /// If it had replaced a built-in backend (DTL_REGISTER_REPLACE), the name refers to the built-in
 /// one again. Other backends that it had replaced stay without a name. For a backend of a plugin,
 /// the handlers that the plugin registered for it are removed as well; with the last backend of the
-/// plugin, all of its handlers. A null handle is success.
+/// plugin, all of its handlers. A null handle has no effect.
 ///
 /// @return DTL_ERROR_BUSY: allocations, adopted or registered memory, streams, events, executors or
 ///         communicators of the backend exist. Release or destroy them first.
@@ -4880,8 +4876,8 @@ pub unsafe fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t;
 
 /// Finds a backend by name.
 ///
-/// If the name is unknown, and for "auto", plugins are searched for first (DTL_PLUGIN_PATH,
-/// installed folder); once.
+/// For "auto" and for unknown names, plugins are searched for first, once (DTL_PLUGIN_PATH,
+/// installed folder).
 ///
 /// @param name  A name ("host", "null" and so on; "cpu" and "CPU" mean "host", "GPU" means "cuda").
 ///              "auto" is the available backend with devices and memory that has the highest
@@ -4889,8 +4885,8 @@ pub unsafe fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t;
 ///              otherwise "auto", decided at the first use. Only "auto" chooses: another name never
 ///              falls back to a different backend.
 /// @param out   Its handle. There is nothing to free.
-/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the known names, and the
-///         plugins that could not be loaded with the reasons.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the known names and, with
+///         reasons, the plugins that could not be loaded.
 ///         DTL_ERROR_UNAVAILABLE: `name` is NULL or "auto", and the backend that it resolves to
 ///         cannot run here.
 pub unsafe fn dtl_backend_get(
@@ -4940,9 +4936,9 @@ pub unsafe fn dtl_backend_is_available(
 ///
 /// @param feature  Components of its own: "device", "memory", "transfer", "exec", "modules"
 ///                 (kernels from source), "comm". With the help of the library: "streams", "async"
-///                 (copies and launches for which the caller does not wait), "shared_memory"
-///                 (shared by the threads of a block). Any other name is passed to the backend; the
-///                 result for an unknown one is 0.
+///                 (asynchronous copies and launches), "shared_memory" (shared by the threads of a
+///                 block). Any other name is passed to the backend; the result for an unknown one
+///                 is 0.
 /// @param out_yes  1 or 0.
 pub unsafe fn dtl_backend_supports(
     backend: dtl_backend_t,
@@ -5013,20 +5009,20 @@ pub unsafe fn dtl_environment_unregister(name: *const c_char) -> dtl_status_t;
 ///    a search for plugins if that was not done yet), insufficient versions and cycles.
 /// 4. If a probe or an init fails, the environments that this call started end again in reverse
 ///    order. Others stay.
-/// 5. If several threads call at once, one calls init. The others wait and get its result, also a
+/// 5. If several threads call at once, one calls init. The others wait and get its result, even a
 ///    failure.
-/// 6. An init may require other environments. A cycle that arises in this way is a failure, also
+/// 6. An init may require other environments. A cycle that arises in this way is a failure, even
 ///    across threads.
 /// 7. A failure is not permanent: the next call tries again.
 ///
 /// No lock is held while functions of environments are called.
 ///
 /// @param name  "name" or "name>=version".
-/// @return DTL_ERROR_NOT_FOUND: it, or a dependency, is not registered.
+/// @return DTL_ERROR_NOT_FOUND: the environment or a dependency is not registered.
 ///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
 ///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
 ///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
-///         DTL_ERROR_INVALID_STATE: it is called inside its own start or end (rule 6).
+///         DTL_ERROR_INVALID_STATE: the call is made inside its own init or finalize (rule 6).
 ///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
 ///         Otherwise the status of the probe or init that failed. The text names the environments:
 ///         the one that failed, and those that needed it. Threads: any.
@@ -5113,10 +5109,10 @@ unsafe extern "C" {
 ///
 /// Loading a file runs its code, so a plugin that crashes takes the program down. `dtl-info --probe
 /// FILE` tries one safely. With DTL_PLUGIN_PROBE=1 in the environment, every plugin file is probed
-/// in a child process before it is opened, whoever named it. A file that crashes or hangs in the
+/// in a child process before it is opened, whatever its origin. A file that crashes or hangs in the
 /// probe is not loaded, and that is the reason reported. The value may be a time limit instead
 /// (30s; 1 means 10s). The program then has a child process for that long (posix_spawn, no fork
-/// handlers). It may ignore SIGCHLD or wait for any child.
+/// handlers). The program may ignore SIGCHLD or wait for any child.
 ///
 /// If the file is loaded already, under any path, the call succeeds. If its backends are gone
 /// (unregistered, or after dtl_finalize), it registers them again.
@@ -5128,8 +5124,8 @@ unsafe extern "C" {
 ///         DTL_ERROR_UNAVAILABLE: the file is not trusted, the dynamic loader refused it (for
 ///         example because a library that it needs is missing), or it failed the probe of
 ///         DTL_PLUGIN_PROBE or could not be probed.
-///         DTL_ERROR_INVALID_ARGUMENT: the file is not a plugin, is truncated, or describes itself
-///         wrongly.
+///         DTL_ERROR_INVALID_ARGUMENT: the file is not a plugin, is truncated, or has an invalid
+///         description.
 ///         DTL_ERROR_INCOMPATIBLE_ABI: it is for another machine, has no ABI version in common with
 ///         the library (the text has both ranges), or lays out a struct differently (the text has
 ///         its name, the field and both offsets).
@@ -5233,8 +5229,8 @@ pub unsafe fn dtl_device_info(
     out_info: *mut dtl_device_info_t,
 ) -> dtl_status_t;
 
-/// Returns the free and total memory of a device in bytes; 0 means unknown. Host memory is limited
-/// by the control group.
+/// Returns the free and total memory of a device in bytes; 0 means unknown. For the host, neither
+/// exceeds the limit of the control group.
 ///
 /// @param device  0 to the device count - 1. For a backend with memory and without devices, 0
 ///                stands for all of its memory.
@@ -5258,8 +5254,8 @@ unsafe extern "C" {
 /// Allocates memory on the current device of the calling thread.
 ///
 /// If the default dispatcher has a handler for the kind (DTL_OPERATION_ALLOC), that handler
-/// allocates. Host memory takes a block of at most 63 bytes more (sizes up to 256), or at most a
-/// quarter more (larger sizes). Freed host memory is cached within a budget (see dtl_mem_trim).
+/// allocates. Host sizes up to 256 bytes are rounded up by less than 64 bytes, larger ones by at
+/// most a quarter. Freed host memory is cached within a budget (see dtl_mem_trim).
 ///
 /// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
 /// @param size_bytes  Size in bytes, at least 1.
@@ -5288,13 +5284,13 @@ pub unsafe fn dtl_mem_alloc(
 /// them frees it or ends. The call may wait for all work of the device (CUDA, kinds other than
 /// DEVICE).
 ///
-/// @param ptr  First byte of the allocation. NULL is success.
+/// @param ptr  First byte of the allocation. NULL has no effect.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation of this backend (freed twice,
 ///         not its first byte, of another backend). Nothing is freed.
 /// Threads: any. Equivalent: cudaFree.
 pub unsafe fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t;
 
-/// Describes a memory kind of a backend: who can access it, its alignment.
+/// Describes a memory kind of a backend: accessibility and alignment.
 ///
 /// @param out_info  Start from DTL_MEM_KIND_INFO_INIT.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
@@ -5315,18 +5311,18 @@ pub unsafe fn dtl_mem_stats(
 /// Returns cached free memory of a backend to the system.
 ///
 /// For backend "cuda" this is the memory of the pools of its devices. For "host" it is up to
-/// DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the peak use), and the slabs from which
-/// threads allocate. Slabs of the calling thread and of threads that have ended are returned
-/// immediately, those of other threads within their next 256 frees. For "host" the free memory of
-/// malloc is returned too: that of the program, and that of internal tables of the library
-/// (communicators, queues). Other backends cache nothing.
+/// DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the peak use if that is more), and the
+/// slabs from which threads allocate. Slabs of the calling thread and of threads that have ended
+/// are returned immediately, those of other threads within their next 256 frees. For "host" the
+/// free memory of malloc is returned too: that of the program, and that of internal tables of the
+/// library (communicators, queues). Other backends cache nothing.
 ///
 /// Equivalent: malloc_trim.
 pub safe fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t;
 
 /// Describes the memory that a pointer refers to.
 ///
-/// This is an allocation of the library, memory announced to it (dtl_mem_adopt,
+/// It may be an allocation of the library, memory recorded by it (dtl_mem_adopt,
 /// dtl_mem_register_host, imported arrays), or memory that the program allocated through a driver,
 /// if that driver is in use and recognises the pointer. Copies and messages treat the pointer
 /// accordingly, with one exception: they do not query a driver about the image, stacks and heap
@@ -5361,18 +5357,19 @@ pub unsafe fn dtl_mem_query(
 /// file descriptor in the process that allocated it, and none in processes that import it. Its
 /// pages are reserved when it is allocated.
 ///
-/// @param ptr  First byte from dtl_mem_alloc. For a place inside, send the offset as well.
+/// @param ptr  First byte from dtl_mem_alloc. For an address inside the allocation, send its offset
+///             too.
 /// @param out  The handle, written on success only. There is nothing to free.
 /// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (use a kind with
 ///         DTL_MEMORY_EXPORTABLE; for backend "host" the text names it), it was imported (pass the
 ///         original handle on), or it belongs to a pool.
-///         DTL_ERROR_NOT_FOUND: there is no live allocation.
+///         DTL_ERROR_NOT_FOUND: `ptr` is not inside a live allocation.
 ///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not its first byte, or another thread freed it.
-///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or belongs to another PID
-///         namespace. Mount that of this one.
+///         DTL_ERROR_UNAVAILABLE: /proc belongs to another PID namespace. Mount that of this one.
+///         DTL_ERROR_MEMORY: /proc cannot be read.
 ///         DTL_ERROR_LIMIT: no file descriptor is left (one is used during the call).
 ///         DTL_ERROR_INVALID_STATE: the program closed the file descriptor of the block.
-/// Threads: any, also with one allocation at once. Equivalent: cudaIpcGetMemHandle.
+/// Threads: any, several at once with one allocation. Equivalent: cudaIpcGetMemHandle.
 pub unsafe fn dtl_mem_export(
     ptr: *const c_void,
     out: *mut dtl_mem_handle_t,
@@ -5385,10 +5382,10 @@ pub unsafe fn dtl_mem_export(
 ///
 /// The result is an ordinary allocation (dtl_mem_query, dtl_mem_copy, windows, messages,
 /// statistics). It remains valid after the other process frees the memory or ends. Addresses differ
-/// between processes, so store offsets in shared memory, not pointers. Each import, also of memory
-/// that this process exported, is a further mapping at another address, which is freed separately.
-/// dtl_mem_copy does not detect that two mappings of one block overlap, and in a window each rank
-/// must expose a different part.
+/// between processes, so store offsets in shared memory, not pointers. Each import is a further
+/// mapping at another address, even of memory that this process exported. Free each mapping
+/// separately. dtl_mem_copy does not detect that two mappings of one block overlap, and in a window
+/// each rank must expose a different part.
 ///
 /// A forked child has the memory at the address that its parent has, but not as an allocation: it
 /// has to import it. Until it ends or calls exec, it keeps the memory and the descriptors of its
@@ -5401,7 +5398,7 @@ pub unsafe fn dtl_mem_export(
 ///                        it with dtl_mem_free of the same backend, in any thread.
 /// @param out_size_bytes  Size of the allocation in bytes, written on success only; may be NULL.
 /// @return DTL_ERROR_INVALID_HANDLE: the handle is null or stale: the exporter freed the memory or
-///         ended. Get a new handle, and free only after all have imported.
+///         ended. Get a new handle, and free the memory only after all processes have imported it.
 ///         DTL_ERROR_INVALID_ARGUMENT: the handle does not come from dtl_mem_export, is damaged, or
 ///         belongs to another backend (the text names it).
 ///         DTL_ERROR_NOT_SUPPORTED: the handle comes from another node or PID namespace (send data
@@ -5431,19 +5428,19 @@ unsafe extern "C" {
 ///
 /// Its pages stay in place, the devices of the backend can access it, and copies from and to it do
 /// not wait. Registration is slow, because each page is locked: register memory that is used often,
-/// and once. Backend "host" locks pages as far as the limit allows (`dtl_explain` reports if it
-/// does not). A lock that the program itself holds on them ends with dtl_mem_unregister_host.
-/// Backend "opencl" cannot register.
+/// and once. Backend "host" locks the pages if RLIMIT_MEMLOCK permits; if not, `dtl_explain`
+/// reports it. dtl_mem_unregister_host also ends a lock of the program on these pages. Backend
+/// "opencl" cannot register.
 ///
-/// @param backend     The backend: for its current device, and with "cuda" for all its devices.
+/// @param backend     The backend. Its current device gets access; with "cuda", all its devices do.
 /// @param ptr         First byte. The program continues to own the memory. It must exist until
 ///                    dtl_mem_unregister_host.
 /// @param size_bytes  Size in bytes, at least 1.
 /// @return DTL_ERROR_ALREADY_EXISTS: a part of the range is registered (the text names it).
 ///         DTL_ERROR_INVALID_ARGUMENT: a part of it is memory of the library (allocate that as
 ///         DTL_MEMORY_PINNED), nothing is mapped there, or `size_bytes` is 0.
-///         DTL_ERROR_NOT_SUPPORTED: the backend does not register memory, or the driver not memory
-///         of this type (of a file, read-only).
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not register memory, or its driver does not
+///         register memory of this type (file-backed, read-only).
 ///         DTL_ERROR_OUT_OF_MEMORY: no more pages can be locked.
 /// Threads: any. Equivalent: cudaHostRegister.
 pub unsafe fn dtl_mem_register_host(
@@ -5455,7 +5452,7 @@ pub unsafe fn dtl_mem_register_host(
 /// Reverts dtl_mem_register_host. No copy or kernel may still use the memory. dtl_finalize
 /// unregisters memory that is still registered, so that memory must still exist then.
 ///
-/// @param ptr  First byte that was passed to dtl_mem_register_host. NULL is success.
+/// @param ptr  First byte that was passed to dtl_mem_register_host. NULL has no effect.
 /// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory registered with this backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
 pub unsafe fn dtl_mem_unregister_host(
@@ -5463,15 +5460,15 @@ pub unsafe fn dtl_mem_unregister_host(
     ptr: *mut c_void,
 ) -> dtl_status_t;
 
-/// Announces memory of another allocator: of a driver (cudaMalloc, clSVMAlloc), Kokkos, PyTorch, or
-/// of the program.
+/// Records memory of another allocator: a driver (cudaMalloc, clSVMAlloc), Kokkos, PyTorch or the
+/// program.
 ///
 /// Copies, messages and dtl_mem_query then treat it as memory of this backend, device and kind, and
 /// check its bounds. The program continues to own the memory: the library never frees it.
 ///
 /// Backend "cuda" queries its driver about unknown pointers, so adopting CUDA memory only avoids
-/// that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be allocated in the
-/// context of the streams of the backend. Adopting host memory with backend "host" and kind
+/// that query. OpenCL has no such query: adopt memory from clSVMAlloc, which must be allocated in
+/// the context of the streams of the backend. Adopting host memory with backend "host" and kind
 /// DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does not
 /// record memory of windows (dtl_win_allocate) as allocations: it may be adopted, and must be
 /// released before its window is destroyed.
@@ -5484,9 +5481,8 @@ pub unsafe fn dtl_mem_unregister_host(
 /// @param ptr         First byte. It must stay valid until dtl_mem_release or dtl_finalize.
 /// @param size_bytes  Size in bytes, at least 1.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0; the range wraps around the address space;
-///         a part of it is recorded by the library already, or belongs to its allocator for host
-///         memory, free or not; the driver reports another device or kind, or does not recognise
-///         the address.
+///         a part of it is already recorded, or belongs to the library's host allocator, allocated
+///         or free; the driver reports another device or kind, or does not recognise the address.
 ///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names
 ///         that memory).
 ///         DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the allocation of the driver
@@ -5510,7 +5506,7 @@ pub unsafe fn dtl_mem_adopt(
 /// memory is adopted, dtl_backend_unregister returns DTL_ERROR_BUSY.
 ///
 /// @param backend  The backend that was passed to dtl_mem_adopt.
-/// @param ptr      First byte that was passed to dtl_mem_adopt. NULL is success.
+/// @param ptr      First byte that was passed to dtl_mem_adopt. NULL has no effect.
 /// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
 pub unsafe fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t;
@@ -5525,7 +5521,7 @@ pub unsafe fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_s
 ///                          with close(2). The memory must not be freed while something still uses
 ///                          the descriptor.
 /// @param out_offset_bytes  Offset of `ptr` in the dma-buf, in bytes. Written on success only.
-/// @return DTL_ERROR_NOT_FOUND: there is no allocation of the library.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not inside an allocation of the library.
 ///         DTL_ERROR_OUT_OF_BOUNDS: the range extends beyond the end of the allocation.
 ///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend or its driver exports no dma-bufs.
@@ -5575,18 +5571,17 @@ pub unsafe fn dtl_mem_alloc_async(
     out: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Frees memory when the work that is on a stream so far is complete.
+/// Frees memory once the work queued so far on a stream is complete.
 ///
-/// From now on it is not an allocation: dtl_mem_query and later copies do not recognise it, and
-/// freeing it again is an error. The call does not wait if the driver of the backend frees in
-/// stream order. On a stream of the library, the thread of that stream frees it. Otherwise the call
-/// waits for the stream.
+/// When the call returns, `ptr` is no longer an allocation: dtl_mem_query and later copies do not
+/// recognise it, and freeing it again is an error. The call does not wait if the driver of the
+/// backend frees in stream order. On a stream of the library, the thread of that stream frees it.
+/// Otherwise the call waits for the stream.
 ///
 /// @param stream  The stream. It may belong to another backend than the memory.
-/// @param ptr     First byte from dtl_mem_alloc_async or dtl_mem_alloc. NULL is success.
-/// @return If the call waits, a failure of the work of the stream; the memory is freed anyway. A
-///         failure that occurs later is a failure of the stream, and the memory is an allocation
-///         again.
+/// @param ptr     First byte from dtl_mem_alloc_async or dtl_mem_alloc. NULL has no effect.
+/// @return If the call waits, a failure of the work of the stream; the memory is freed anyway. If
+///         the free fails later, the stream reports it, and the memory is an allocation again.
 ///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation, not its first byte, or
 ///         belongs to a pool or an array.
 ///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it. Nothing
@@ -5600,7 +5595,7 @@ pub unsafe fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> dtl_
 /// streams of its backend, if the driver can move pages while devices work. Other memory stays
 /// where it is, and the call succeeds.
 ///
-/// @param ptr         `size_bytes` bytes. If they are inside an allocation, all of them.
+/// @param ptr         First byte. If an allocation contains it, it must contain the whole range.
 /// @param size_bytes  Bytes to move.
 /// @param device      0 to the device count - 1 of the backend of the stream, or DTL_PREFETCH_HOST.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device, or the range extends beyond the end of
@@ -5623,7 +5618,7 @@ unsafe extern "C" {
 /// Creates a memory pool, which caches freed memory of a backend for later allocations.
 ///
 /// This is faster than the allocator of most backends. Pools work with every backend, including
-/// registered ones, whose tables need nothing for it. Sizes up to 256 bytes are rounded up by less
+/// registered ones, without support in their tables. Sizes up to 256 bytes are rounded up by less
 /// than 64 bytes, larger ones by at most a quarter.
 ///
 /// Pools of kinds HOST, DEVICE and MANAGED of backend "host" use the library's allocator, as
@@ -5667,7 +5662,7 @@ pub unsafe fn dtl_pool_alloc(
 
 /// Frees a block of a pool, in any thread. No copy or kernel may still use it.
 ///
-/// @param ptr  First byte of the block. NULL is success.
+/// @param ptr  First byte of the block. NULL has no effect.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live block of this pool (freed twice, not its
 ///         first byte, of another pool or dtl_mem_alloc). Nothing is freed.
 pub unsafe fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t;
@@ -5678,7 +5673,7 @@ pub unsafe fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t;
 /// `keep_bytes` are cached.
 ///
 /// @param keep_bytes  Bytes that may stay cached.
-/// @return A failure of the free of the backend. The rest is returned anyway.
+/// @return The status of the backend's `free` if it fails. The rest is returned anyway.
 /// Equivalent: cudaMemPoolTrimTo.
 pub safe fn dtl_pool_trim(pool: dtl_pool_t, keep_bytes: u64) -> dtl_status_t;
 
@@ -5724,7 +5719,7 @@ pub unsafe fn dtl_mem_copy(
     size_bytes: u64,
 ) -> dtl_status_t;
 
-/// Copies rows of memory whose starts are a pitch apart on each side. Blocks until the copy is
+/// Copies rows of a 2D region, which are a pitch apart on each side. Blocks until the copy is
 /// complete. The memory of each side is determined as in dtl_mem_query.
 ///
 /// @param dst              First byte of the first row. NULL only if nothing is copied.
@@ -5763,16 +5758,16 @@ pub unsafe fn dtl_mem_copy_2d(
 /// @param ndim           Number of axes, at most 8. 0 is one element.
 /// @param element_bytes  Size of an element in bytes, at least 1. For distances that are not a
 ///                       multiple of it, pass a smaller element and one more axis.
-/// @return DTL_ERROR_NOT_SUPPORTED: there are more axes, or there is no path between the two
+/// @return DTL_ERROR_NOT_SUPPORTED: `ndim` is above 8, or there is no path between the two
 ///         memories. The text has shape and strides.
-///         DTL_ERROR_OUT_OF_BOUNDS: elements lie before or after the allocation that contains the
-///         first one, or the first is in no allocation and others are.
-///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination overlap each other, or elements
-///         of the source (if the strides of the two differ, it is enough that their extents
-///         overlap); `ndim`, a shape or `element_bytes` is not valid; or the extents exceed the
-///         address space. Also if destination axes interleave: an outer stride is smaller than the
-///         extent of an inner axis, as with strides [6, 4] and shape [2, 3], even if no elements
-///         overlap. Then copy in parts, one for each position on an axis.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that contains the first
+///         one, or other elements are in an allocation and the first one is not.
+///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination overlap each other or the source
+///         (if the strides of the two differ, overlapping extents suffice); `ndim`, a shape or
+///         `element_bytes` is not valid; or the extents exceed the address space. Also if
+///         destination axes interleave: an outer stride is smaller than the extent of an inner
+///         axis, as with strides [6, 4] and shape [2, 3], even if no elements overlap. Then copy in
+///         parts, one for each position on an axis.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 pub unsafe fn dtl_mem_copy_strided(
     dst: *mut c_void,
@@ -5883,7 +5878,7 @@ pub unsafe fn dtl_array_info(
 /// @param out_tensor  A view, written on success only; the address of a DLTensor may be cast to it.
 ///                    Valid until the array is destroyed. Its shape and strides must not be
 ///                    written.
-/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes from
 ///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
 ///         consumers could use. The text names cause and remedy.
 pub unsafe fn dtl_array_view(
@@ -5906,9 +5901,9 @@ pub unsafe fn dtl_array_view(
 /// is.
 ///
 /// @param out  The tensor, written on success only; cast it to DLManagedTensorVersioned*. The
-///             consumer owns it: it calls tensor->deleter(tensor) once, in any thread, also after
+///             consumer owns it: it calls tensor->deleter(tensor) once, in any thread, even after
 ///             dtl_array_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes from
 ///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
 ///         consumers could use. The text names cause and remedy.
 /// Threads: any. Equivalent: __dlpack__ of the Python array API.
@@ -5923,7 +5918,7 @@ pub unsafe fn dtl_array_export(
 /// apply.
 ///
 /// @param out  The tensor, written on success only; cast it to DLManagedTensor*. The consumer owns
-///             it: it calls tensor->deleter(tensor) once, in any thread, also after
+///             it: it calls tensor->deleter(tensor) once, in any thread, even after
 ///             dtl_array_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: the array is read-only, which this struct cannot express.
 ///         DLPack cannot represent the dtype or the device of the backend, or the memory has no
@@ -5985,8 +5980,8 @@ pub unsafe fn dtl_array_import_unversioned(
 /// No copy or kernel may still use it. Another thread may be in a call with this array. Destroying
 /// DTL_ARRAY_NULL succeeds.
 ///
-/// @return A failure of the free of the backend. The array is destroyed anyway, and its memory
-///         becomes an allocation (dtl_mem_free).
+/// @return The status of the backend's `free` if it fails. The array is destroyed anyway; free its
+///         memory with dtl_mem_free.
 pub unsafe fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t;
 
 }
@@ -6003,7 +5998,7 @@ unsafe extern "C" {
 ///
 /// A failure of queued work is stored in the stream. Work behind it still runs, and events that are
 /// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. On a
-/// stream of the backend this holds for failures of callbacks, kernels from functions and copies
+/// stream of the backend this holds for failures of callbacks, host-function kernels and copies
 /// that the library runs there, whether or not the events of the backend report them.
 ///
 /// @param device  0 to the device count - 1. 0 for a backend without devices.
@@ -6068,8 +6063,8 @@ pub safe fn dtl_stream_wait_event(stream: dtl_stream_t, event: dtl_event_t) -> d
 
 /// Returns the default stream of a device.
 ///
-/// DTL_STREAM_NULL refers to this stream where the device is current. It is created at its first
-/// use. Destroying it has no effect.
+/// DTL_STREAM_NULL refers to this stream in threads whose current device this is. It is created at
+/// its first use. Destroying it has no effect.
 ///
 /// @param device  0 to the device count - 1. 0 for a backend without devices.
 /// @param out     The stream. The library owns it.
@@ -6088,8 +6083,8 @@ pub unsafe fn dtl_stream_default(
 /// own it: the library never destroys it. It must live until the handle is destroyed and its work
 /// is complete.
 ///
-/// @param native  The native stream, as the backend defines it. NULL if that denotes a stream
-///                there.
+/// @param native  The native stream, as the backend defines it. May be NULL if that denotes a
+///                stream of the backend.
 /// @param out     The handle. The caller owns it; destroy it with dtl_stream_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams.
 pub unsafe fn dtl_stream_wrap(
@@ -6209,7 +6204,7 @@ unsafe extern "C" {
 
 /// Creates an event, which can be recorded on streams of the same backend.
 ///
-/// @param flags  0 or DTL_EVENT_NO_TIMING, which is cheaper where the hardware takes time stamps.
+/// @param flags  0 or DTL_EVENT_NO_TIMING, which is cheaper on hardware that takes time stamps.
 /// @param out    The event. The caller owns it; destroy it with dtl_event_destroy.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `flags` has unknown bits.
 /// Threads: any. Does not block. Equivalent: cudaEventCreateWithFlags.
@@ -6219,8 +6214,8 @@ pub unsafe fn dtl_event_create(
     out: *mut dtl_event_t,
 ) -> dtl_status_t;
 
-/// Destroys an event immediately, recorded or not. Waits for it that are queued on streams stay in
-/// effect. Destroying DTL_EVENT_NULL succeeds.
+/// Destroys an event immediately, recorded or not. Waits for the event that are queued on streams
+/// stay in effect. Destroying DTL_EVENT_NULL succeeds.
 ///
 /// Threads: any. Threads that wait for the event get DTL_ERROR_CANCELED; threads inside a wait of
 /// the backend return when that wait does.
@@ -6327,11 +6322,11 @@ pub unsafe fn dtl_executor_run(
 /// @param fn     Thread: one of the executor. Locks held: none. It may block and call dtl_
 ///               functions, except to wait for this executor. It must not throw.
 /// @param user   Passed to `fn`.
-/// @param event  Event that is complete when `fn` has run, and reports its failure. The call
-///               replaces an earlier record. Create it for a backend without events, such as
+/// @param event  Event to record: it is complete when `fn` has run, and reports its failure. An
+///               earlier record is replaced. Create it for a backend without events, such as
 ///               "host". DTL_EVENT_NULL = none.
-/// @return The failure of `fn` is that of the event and of the next dtl_executor_wait, not of this
-///         call. DTL_ERROR_INVALID_ARGUMENT: the event belongs to a backend that implements events.
+/// @return The event and the next dtl_executor_wait report a failure of `fn`; this call does not.
+///         DTL_ERROR_INVALID_ARGUMENT: the event belongs to a backend that implements events.
 pub unsafe fn dtl_executor_run_async(
     executor: dtl_executor_t,
     r#fn: dtl_task_fn_t,
@@ -6408,10 +6403,10 @@ pub unsafe fn dtl_executor_parallel_reduce(
 /// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
 /// @return The first failure since the last call. It is reported once.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
-///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function of
-///         dtl_executor_run_async, or on SEQUENTIAL the body of a loop. On POOL the body of a loop
-///         may make the call. While such functions run, it may do so only in the thread that
-///         started the loop.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function from
+///         dtl_executor_run_async, or on SEQUENTIAL a loop body. On POOL a loop body may make the
+///         call; while functions from dtl_executor_run_async run, only in the thread that started
+///         the loop.
 pub safe fn dtl_executor_wait(executor: dtl_executor_t, timeout_ns: u64) -> dtl_status_t;
 
 /// Returns the kind and the parallelism of an executor.
@@ -6441,16 +6436,17 @@ unsafe extern "C" {
 /// @param device   0 to the device count - 1. 0 for a backend without devices.
 /// @param source   Start from DTL_SOURCE_INIT. Read during the call only.
 /// @param out      The module. The caller owns it; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: the source has errors or uses something that it is not linked
-///         with. dtl_last_error has the first errors, dtl_module_log the whole log.
+/// @return DTL_ERROR_COMPILE_FAILED: the source has errors, or a symbol is undefined.
+///         dtl_last_error has the first errors, dtl_module_log the whole log.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend does not compile, or not this language. The text
 ///         lists the languages that it compiles.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for its output. The text names
 ///         the remedy.
-///         DTL_ERROR_ALREADY_EXISTS: two files have one name, or the name of one is a folder of the
-///         other.
+///         DTL_ERROR_ALREADY_EXISTS: two files have the same name, or the name of one is a folder
+///         of the other.
 ///         DTL_ERROR_INVALID_ARGUMENT: the text is empty or contains a NUL, or a name, a file or a
-///         reserved field is not valid. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         reserved field is not valid.
+///         DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT.
 ///         DTL_ERROR_LIMIT: the disk is full, files are limited in size (ulimit -f), the source or
 ///         its files exceed 1 GiB, or there are more than 1024 options or files.
@@ -6551,7 +6547,7 @@ pub safe fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t;
 /// @param args    `count` pointers to the arguments. NULL if there are none.
 /// @param sizes   `count` sizes of the arguments in bytes. NULL if there are none.
 /// @param count   Number of arguments, at most 4096.
-/// @return The failure of the handler of launch->schedule, which is called after the checks below.
+/// @return The failure of the handler for launch->schedule, which runs after the checks below.
 ///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
 ///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
 ///         module has other arguments (the text names the first difference).
@@ -6856,7 +6852,7 @@ pub safe fn dtl_policy_wait_all(policy: dtl_policy_t, timeout_ns: u64) -> dtl_st
 
 /// Reports that a task on a custom kind of resources has ended.
 ///
-/// Call it exactly once for each selection whose submit succeeded, in any thread, also before that
+/// Call it exactly once for each selection whose submit succeeded, in any thread, even before that
 /// submit returns.
 ///
 /// @param selection  The selection passed to submit, or a copy of it.
@@ -6920,11 +6916,11 @@ pub safe fn dtl_dispatcher_default() -> dtl_dispatcher_t;
 /// @param out         The registration. End it with dtl_dispatch_unregister; dtl_dispatcher_destroy
 ///                    and dtl_finalize end it too.
 /// @return After a failure `destroy` is not called.
-///         DTL_ERROR_ALREADY_EXISTS: rule 6 of dtl_dispatch_key_t. The text names key and handler.
+///         DTL_ERROR_ALREADY_EXISTS: a key has a handler (rule 6). The text names both.
 ///         DTL_ERROR_INVALID_ARGUMENT: a key is not valid (the text has its index), for example
-///         because a slot of one of the library's operations has a word of a wrong enumeration (see
-///         dtl_dispatch_query_t). Also if flags, name or a combination of fields of the handler is
-///         not valid. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
+///         because a field of one of the library's operations has a word of a wrong enumeration
+///         (see dtl_dispatch_query_t). Also if flags, name or a field of the handler is not valid.
+///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
 ///         DTL_ERROR_LIMIT: there are too many keys.
 /// Threads: any. Equivalent: DaCe's register_copy_dispatcher and similar functions.
 pub unsafe fn dtl_dispatch_register(
@@ -6943,7 +6939,7 @@ pub unsafe fn dtl_dispatch_register(
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: it was unregistered before.
 ///         DTL_ERROR_INVALID_ARGUMENT: it belongs to another dispatcher or to the library.
-/// Threads: any, also in the handler itself.
+/// Threads: any, even in the handler itself.
 pub safe fn dtl_dispatch_unregister(
     dispatcher: dtl_dispatcher_t,
     registration: dtl_registration_t,
@@ -6955,7 +6951,7 @@ pub safe fn dtl_dispatch_unregister(
 /// @param query  Start from DTL_DISPATCH_QUERY_INIT.
 /// @param out    The registration. It becomes stale when another thread unregisters it.
 /// @return The status of a predicate that failed. DTL_ERROR_NOT_FOUND: no key matches.
-///         DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_AMBIGUOUS: several handlers match (rule 2).
 ///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
 ///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration. (If a key matches, the
 ///         words of the query are not verified.)
@@ -6976,7 +6972,7 @@ pub unsafe fn dtl_dispatch_find(
 ///                   event for work that continues, which the caller owns and destroys with
 ///                   dtl_event_destroy, or null if all work is complete.
 /// @return The status of the handler or of a predicate that failed.
-///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: several handlers match.
 ///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
 ///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration.
 ///         DTL_ERROR_NATIVE_BACKEND: the handler returned an event that is not live.
@@ -6993,12 +6989,12 @@ pub unsafe fn dtl_dispatch_invoke(
 /// Describes how the handler of a query is chosen.
 ///
 /// The text has a line for each handler whose key matches, in the order of the rules, with the
-/// result of its predicate (all predicates are called). Then comes the choice or the refusal. For
-/// the default dispatcher there is also a line for each built-in operation that matches: for
+/// result of its predicate. All these predicates are called. Then comes the choice or the refusal.
+/// For the default dispatcher there is also a line for each built-in operation that matches: for
 /// DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it has
 /// (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
 /// DTL_OPERATION_COMPILE of every compiler. DTL_DISPATCH_ANY in the query matches all of these.
-/// Handlers to which other values there would lead follow as lines "elsewhere".
+/// Lines that begin with "elsewhere" list the handlers for other values of these fields.
 ///
 /// @param query    Start from DTL_DISPATCH_QUERY_INIT.
 /// @param buf      Buffer for the text and its NUL. NULL with cap 0 to query only the length.
@@ -7022,13 +7018,13 @@ pub unsafe fn dtl_dispatch_explain(
 unsafe extern "C" {
 
 /// Creates a user-defined dtype: `size_bytes` bytes without further meaning, for every call that
-/// takes a dtype. It can be reduced with an operation of dtl_op_create, DTL_OP_REPLACE or
+/// takes a dtype. It can be reduced with an operation from dtl_op_create, DTL_OP_REPLACE or
 /// DTL_OP_NO_OP. Every rank creates its own; the numbers may differ between ranks, the sizes must
 /// agree.
 ///
-/// @param size_bytes  size of an element in bytes with padding (sizeof), at least 1.
-/// @param name        name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
-/// @param out         the dtype, at least 4096. The caller owns it; destroy it with
+/// @param size_bytes  Size of an element in bytes with padding (sizeof), at least 1.
+/// @param name        Name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out         The dtype, at least 4096. The caller owns it; destroy it with
 ///                    dtl_dtype_destroy. dtl_finalize and dtl_init_after_fork destroy all.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` or `name` is invalid. DTL_ERROR_LIMIT: this
 ///         process has created 65536 dtypes. Their numbers are never reused: create dtypes once and
@@ -7040,7 +7036,7 @@ pub unsafe fn dtl_dtype_create(
     out: *mut dtl_dtype_t,
 ) -> dtl_status_t;
 
-/// Destroys a dtype of dtl_dtype_create. Calls and requests that have started with it continue.
+/// Destroys a dtype from dtl_dtype_create. Calls and requests that have started with it continue.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: the dtype is built-in, or was never created.
 ///         DTL_ERROR_INVALID_HANDLE: it was destroyed before.
@@ -7049,7 +7045,7 @@ pub safe fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t;
 
 /// Returns the size of an element of a dtype, built-in or user-defined.
 ///
-/// @param out_size_bytes  size in bytes, with padding.
+/// @param out_size_bytes  Size in bytes, with padding.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the dtype was never created. DTL_ERROR_INVALID_HANDLE: it
 ///         was destroyed.
 /// Threads: any. Equivalent: MPI_Type_size.
@@ -7060,7 +7056,7 @@ pub unsafe fn dtl_dtype_size(
 
 /// Returns the name of a dtype: as passed to dtl_dtype_create, or "FLOAT64" for DTL_DTYPE_FLOAT64.
 ///
-/// @param out_name  the text. It stays valid until the process ends; do not free it.
+/// @param out_name  The text. It stays valid until the process ends; do not free it.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the dtype was never created. DTL_ERROR_INVALID_HANDLE: it
 ///         was destroyed.
 /// Threads: any. Equivalent: MPI_Type_get_name.
@@ -7073,12 +7069,12 @@ pub unsafe fn dtl_dtype_name(
 /// dtype is passed to the function. Every rank creates its own, with the same function. The numbers
 /// may differ between ranks; the flags must agree.
 ///
-/// @param fn     the function, see dtl_op_fn_t; it must be associative.
-/// @param user   pointer that is passed to each call; must stay valid until the last collective
+/// @param fn     The function, see dtl_op_fn_t; it must be associative.
+/// @param user   Pointer that is passed to each call; must stay valid until the last collective
 ///               with the operation is complete.
 /// @param flags  DTL_OP_COMMUTES, or 0: the operands are then combined in the order of ranks.
-/// @param name   name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
-/// @param out    the operation, at least 4096. The caller owns it; destroy it with dtl_op_destroy.
+/// @param name   Name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out    The operation, at least 4096. The caller owns it; destroy it with dtl_op_destroy.
 ///               dtl_finalize and dtl_init_after_fork destroy all.
 /// @return DTL_ERROR_NULL_POINTER: `fn`, `name` or `out` is NULL. DTL_ERROR_INVALID_ARGUMENT:
 ///         `flags` or `name` is invalid. DTL_ERROR_LIMIT: this process has created 65536
@@ -7092,7 +7088,7 @@ pub unsafe fn dtl_op_create(
     out: *mut dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Destroys an operation of dtl_op_create. A collective that is in progress with it continues, so
+/// Destroys an operation from dtl_op_create. A collective that is in progress with it continues, so
 /// `user` must stay valid until it is complete.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: the operation is built-in, or was never created.
@@ -7102,7 +7098,7 @@ pub safe fn dtl_op_destroy(op: dtl_reduce_op_t) -> dtl_status_t;
 
 /// Returns the name of an operation: as passed to dtl_op_create, or "SUM" for DTL_OP_SUM.
 ///
-/// @param out_name  the text. It stays valid until the process ends; do not free it.
+/// @param out_name  The text. It stays valid until the process ends; do not free it.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the operation was never created. DTL_ERROR_INVALID_HANDLE:
 ///         it was destroyed.
 /// Threads: any.
@@ -7133,22 +7129,22 @@ pub unsafe fn dtl_comm_get_world(out: *mut dtl_comm_t) -> dtl_status_t;
 /// the communicators of one job in the same order. Threads that open communicators at the same time
 /// must use different jobs (desc.job).
 ///
-/// @param desc  kind, ranks and time limit; start from DTL_COMM_DESC_INIT. NULL: all defaults.
-/// @param out   the communicator. The caller owns it; destroy it with dtl_comm_destroy.
-/// @return DTL_ERROR_NOT_FOUND: no such kind; the text lists the known ones. DTL_ERROR_UNAVAILABLE:
-///         the kind cannot run here. DTL_ERROR_TIMEOUT: ranks are missing after 30 s, or
-///         desc.timeout_ns if that is less; the text names them. DTL_ERROR_LIMIT: more ranks than
-///         the kind supports, or a limit of the system (open files: "shm" needs one per other rank,
-///         on rank 0 two during the call). DTL_ERROR_ALREADY_EXISTS: another process claims this
-///         rank. DTL_ERROR_INVALID_HANDLE: desc.over is not a communicator. DTL_ERROR_NCCL: NCCL
-///         failed; the text has its number and message. DTL_ERROR_INVALID_RANK: desc.rank is not in
-///         0 ... size-1. DTL_ERROR_INVALID_ARGUMENT: a field is invalid (kind "nccl": also two
-///         ranks on one device). A failure is one on every rank that took part, and nothing stays
-///         open. Exception: over a registered kind, and over an MPI where messages are the
-///         library's own, receives are posted after the ranks have met. If the transport of a rank
-///         refuses them (`irecv` of dtl_comm_vtable_t), that rank alone fails, with that status. On
-///         the other ranks, operations that need this rank end with DTL_ERROR_RANK_FAILURE, or at
-///         the time limit if this rank cannot send either.
+/// @param desc  Kind, ranks and time limit; start from DTL_COMM_DESC_INIT. NULL: all defaults.
+/// @param out   The communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_NOT_FOUND: there is no such kind; the text lists the known ones.
+///         DTL_ERROR_UNAVAILABLE: the kind cannot run here. DTL_ERROR_TIMEOUT: ranks are missing
+///         after 30 s, or desc.timeout_ns if that is less; the text names them. DTL_ERROR_LIMIT:
+///         more ranks than the kind supports, or a limit of the system (open files: "shm" needs one
+///         per other rank, on rank 0 two during the call). DTL_ERROR_ALREADY_EXISTS: another
+///         process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over is not a communicator.
+///         DTL_ERROR_NCCL: NCCL failed; the text has its number and message.
+///         DTL_ERROR_INVALID_RANK: desc.rank is out of range. DTL_ERROR_INVALID_ARGUMENT: a field
+///         is invalid (kind "nccl": also two ranks on one device). If the call fails, it fails on
+///         every rank that took part, and nothing stays open. Exception: over a registered kind,
+///         and over an MPI without MPI's own messages, receives are posted after the ranks have
+///         connected. If the transport of a rank refuses them (`irecv` of dtl_comm_vtable_t), that
+///         rank alone fails, with that status. On the other ranks, operations that need this rank
+///         end with DTL_ERROR_RANK_FAILURE, or at the time limit if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 pub unsafe fn dtl_comm_open(
     desc: *const dtl_comm_desc_t,
@@ -7183,7 +7179,7 @@ pub unsafe fn dtl_comm_open(
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 pub safe fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t;
 
-/// Returns the rank of this process, 0 ... size-1. Equivalent: MPI_Comm_rank.
+/// Returns the rank of this process, 0 to size-1. Equivalent: MPI_Comm_rank.
 pub unsafe fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t;
 
 /// Returns the number of ranks. Equivalent: MPI_Comm_size.
@@ -7191,7 +7187,7 @@ pub unsafe fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> dtl_status_
 
 /// Describes a communicator: ranks, kind, how its data moves, and how many ranks have failed.
 ///
-/// @param out_info  start from DTL_COMM_INFO_INIT.
+/// @param out_info  Start from DTL_COMM_INFO_INIT.
 pub unsafe fn dtl_comm_info(
     comm: dtl_comm_t,
     out_info: *mut dtl_comm_info_t,
@@ -7216,11 +7212,11 @@ unsafe extern "C" {
 /// DTL_ANY_SOURCE continues to wait for the other ranks until an operation has needed the rank that
 /// left; then it ends with the same status. A thread that merely ends has not left.
 ///
-/// @param size        number of ranks, 1 to 4096. Their tables of each other take 4 bytes per pair:
-///                    256 KiB for 256 ranks, 64 MiB for 4096. Pairs that communicate take more.
-/// @param timeout_ns  time limit of each blocking call in nanoseconds. 0: from DTL_TIMEOUT, else
+/// @param size        Number of ranks, 1 to 4096. Their tables take 4 bytes per pair of ranks: 256
+///                    KiB for 256 ranks, 64 MiB for 4096. Pairs that communicate take more.
+/// @param timeout_ns  Time limit of each blocking call in nanoseconds. 0: from DTL_TIMEOUT, else
 ///                    DTL_TIMEOUT_INFINITE.
-/// @param out         room for `size` communicators, written only on success. The caller owns them;
+/// @param out         Room for `size` communicators, written only on success. The caller owns them;
 ///                    destroy each with dtl_comm_destroy.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `size` is less than 1. DTL_ERROR_LIMIT: `size` is more than
 ///         4096, or no handles are left. DTL_ERROR_OUT_OF_MEMORY: no memory for the tables. After a
@@ -7245,8 +7241,8 @@ unsafe extern "C" {
 /// uses the MPI in the process, which is Open MPI, MPICH, Intel MPI or another derivative of MPICH,
 /// or one with the standard ABI (libmpi_abi).
 ///
-///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C; libmpi_abi:
-///                                                                               MPI_Comm_toint
+///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C
+///     dtl_comm_from_mpi_fint(MPI_Comm_toint(MPI_COMM_WORLD), &comm);            // C, libmpi_abi
 ///     lib.dtl_comm_from_mpi_fint(mpi4py.MPI.COMM_WORLD.py2f(), byref(comm))     # Python
 ///
 /// The MPI communicator is duplicated, so its messages never match those of `out`. The caller still
@@ -7259,11 +7255,11 @@ unsafe extern "C" {
 /// DTL_ERROR_INVALID_STATE, and dtl_comm_destroy succeeds. (Without this function, dtl_comm_open
 /// with kind "mpi" initialises MPI with MPI_THREAD_MULTIPLE if the program has not. The last
 /// dtl_finalize then finalises it, and MPI cannot be initialised again in this process. Open MPI's
-/// launcher treats a rank that exits without it as failed.)
+/// launcher treats a rank that exits without MPI_Finalize as failed.)
 ///
-/// @param comm  result of MPI_Comm_c2f or MPI_Comm_toint (in Fortran the communicator itself, an
+/// @param comm  Result of MPI_Comm_c2f or MPI_Comm_toint (in Fortran the communicator itself, an
 ///              MPI_Fint).
-/// @param out   the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @param out   The communicator. The caller owns it; destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_INVALID_STATE: MPI is not initialised, or is finalised.
 ///         DTL_ERROR_INVALID_ARGUMENT: the communicator is MPI_COMM_NULL or an intercommunicator.
 ///         DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be used; the text gives the reason.
@@ -7293,8 +7289,8 @@ unsafe extern "C" {
 /// complete before the buffer is sent: use dtl_event_wait, or dtl_comm_isend_on.
 ///
 /// @param buf   `count` elements; NULL only for count 0.
-/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag   0 ... DTL_TAG_MAX.
+/// @param dest  A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 to DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE: `dest` died, left or takes no part in the communicator (the call
 ///         that created it failed there, or it destroyed the communicator after a failure).
 ///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
@@ -7320,8 +7316,8 @@ pub unsafe fn dtl_comm_send(
 /// Sends a message synchronously. Blocks until a matching receive has started to take it.
 ///
 /// @param buf   `count` elements; NULL only for count 0.
-/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag   0 ... DTL_TAG_MAX.
+/// @param dest  A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 to DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
 ///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see
 ///         dtl_comm_send.
@@ -7335,13 +7331,13 @@ pub unsafe fn dtl_comm_ssend(
     tag: i32,
 ) -> dtl_status_t;
 
-/// Receives a message: the oldest of `source` (or any rank) with `tag` (or any tag). Blocks until
-/// it is in `buf`.
+/// Receives the oldest message from `source` (or any rank) with `tag` (or any tag). Blocks until it
+/// is in `buf`.
 ///
-/// @param buf       room for `count` elements; the message may be shorter.
-/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+/// @param buf       Room for `count` elements; the message may be shorter.
+/// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_info  Source, tag and size of the message, written even if it was truncated; may be
 ///                  NULL.
 /// @return DTL_ERROR_TRUNCATED: the message is longer; `buf` is full. With MPI's own messages (see
 ///         dtl_comm_desc_t) the MPI determines the content of `buf` and the size in `out_info`, and
@@ -7367,11 +7363,11 @@ pub unsafe fn dtl_comm_recv(
 /// deadlock. The buffers must not overlap.
 ///
 /// @param sbuf      `scount` elements to send.
-/// @param dest      a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param rbuf      room for `rcount` elements.
-/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
-/// @param dtype     dtype of both messages.
-/// @param out_info  source, tag and size of the received message; may be NULL.
+/// @param dest      A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param rbuf      Room for `rcount` elements.
+/// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param dtype     Dtype of both messages.
+/// @param out_info  Source, tag and size of the received message; may be NULL.
 /// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and
@@ -7394,9 +7390,9 @@ pub unsafe fn dtl_comm_sendrecv(
 /// Sends the message in a buffer and receives another one into the same buffer, at the same time.
 ///
 /// @param buf       `count` elements to send, replaced by at most as many received ones.
-/// @param dest      a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
-/// @param out_info  source, tag and size of the received message; may be NULL.
+/// @param dest      A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param out_info  Source, tag and size of the received message; may be NULL.
 /// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_OUT_OF_MEMORY: no
 ///         memory for a copy of the message. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
@@ -7414,15 +7410,15 @@ pub unsafe fn dtl_comm_sendrecv_replace(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Blocks until there is a message that a receive with these arguments would take. It is not
-/// received.
+/// Blocks until there is a message that a receive with these arguments would take. The message is
+/// not received.
 ///
-/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out_info  source, tag and size of the message; may be NULL.
+/// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_info  Source, tag and size of the message; may be NULL.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv.
-/// Threads: another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
+/// Threads: any, but another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
 /// MPI_Probe.
 pub unsafe fn dtl_comm_probe(
     comm: dtl_comm_t,
@@ -7434,10 +7430,10 @@ pub unsafe fn dtl_comm_probe(
 /// Checks whether there is a message that a receive with these arguments would take. Does not
 /// block; makes progress.
 ///
-/// @param source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param source     A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag        0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_found  1 or 0.
-/// @param out_info   source, tag and size of the message, written if there is one; may be NULL.
+/// @param out_info   Source, tag and size of the message, written if there is one; may be NULL.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Iprobe.
 pub unsafe fn dtl_comm_iprobe(
@@ -7451,18 +7447,18 @@ pub unsafe fn dtl_comm_iprobe(
 /// Blocks until there is a message, like dtl_comm_probe, and matches it: only dtl_comm_mrecv or
 /// dtl_comm_imrecv with `out` receives it, whatever other threads do.
 ///
-/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out       the message. The caller owns it until it is received; it ends with its
+/// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out       The message. The caller owns it until it is received; it ends with its
 ///                  communicator. The sender of a large or synchronous message waits until its
 ///                  receive starts. If the sender's time limit passes before that, or its request
 ///                  is cancelled or destroyed, the message is cancelled and its receive returns
 ///                  DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t) cannot be
 ///                  cancelled: the sender waits.
-/// @param out_info  source, tag and size of the message; may be NULL.
+/// @param out_info  Source, tag and size of the message; may be NULL.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
-///         are not received. Equivalent: MPI_Mprobe.
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
+///         messages have not been received. Equivalent: MPI_Mprobe.
 pub unsafe fn dtl_comm_mprobe(
     comm: dtl_comm_t,
     source: i32,
@@ -7473,15 +7469,15 @@ pub unsafe fn dtl_comm_mprobe(
 
 /// Matches a message like dtl_comm_mprobe. Does not block; makes progress.
 ///
-/// @param source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param source     A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag        0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_found  1 or 0.
-/// @param out        the message, written if there is one, with the same rules as for
+/// @param out        The message, written if there is one, with the same rules as for
 ///                   dtl_comm_mprobe.
-/// @param out_info   source, tag and size of the message, written if there is one; may be NULL.
+/// @param out_info   Source, tag and size of the message, written if there is one; may be NULL.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
-///         are not received. Equivalent: MPI_Improbe.
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
+///         messages have not been received. Equivalent: MPI_Improbe.
 pub unsafe fn dtl_comm_improbe(
     comm: dtl_comm_t,
     source: i32,
@@ -7491,11 +7487,11 @@ pub unsafe fn dtl_comm_improbe(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Receives a probed message. Its handle is stale afterwards, also if the receive fails. Only if
-/// `buf`, `count` or `dtype` is invalid, the message can still be received.
+/// Receives a message from dtl_comm_mprobe. Its handle is stale afterwards, even if the receive
+/// fails. Exception: if `buf`, `count` or `dtype` is invalid, the message can still be received.
 ///
-/// @param buf       room for `count` elements; the message may be shorter.
-/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+/// @param buf       Room for `count` elements; the message may be shorter.
+/// @param out_info  Source, tag and size of the message, written even if it was truncated; may be
 ///                  NULL.
 /// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_CANCELED: the
 ///         sender cancelled the message (see dtl_comm_mprobe), and nothing was written; or the
@@ -7510,11 +7506,11 @@ pub unsafe fn dtl_comm_mrecv(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Starts to receive a probed message. Does not block. The message handle is stale afterwards, as
-/// for dtl_comm_mrecv; `buf` must not be accessed until the request is complete.
+/// Starts to receive a message from dtl_comm_mprobe. Does not block. The message handle is stale
+/// afterwards, as for dtl_comm_mrecv; `buf` must not be accessed until the request is complete.
 ///
-/// @param buf  room for `count` elements; the message may be shorter.
-/// @param out  the request; complete it with dtl_request_wait or dtl_request_test.
+/// @param buf  Room for `count` elements; the message may be shorter.
+/// @param out  The request; complete it with dtl_request_wait or dtl_request_test.
 /// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_LIMIT: too many
 ///         requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. The request returns DTL_ERROR_TRUNCATED,
@@ -7535,25 +7531,25 @@ pub unsafe fn dtl_comm_imrecv(
 
 unsafe extern "C" {
 
-/// Starts a send that begins when the work before an event's record is complete. Does not block:
-/// the result of a kernel is sent to another rank while this thread does not wait for the kernel.
-/// The library checks the event in every call that waits or tests, for this request or another. The
-/// send begins when the event is found complete, so sends that were started later may overtake it.
+/// Starts a send that begins once an event is complete. Does not block, so this thread need not
+/// wait for the kernel whose result it sends. The library checks the event in every call that waits
+/// or tests, for this request or another. The send begins when such a call finds the event
+/// complete, so sends that were started later may overtake it.
 ///
 /// @param buf    `count` elements, unchanged from the event's record until the request is complete.
-/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag    0 ... DTL_TAG_MAX.
-/// @param event  the latest record counts. An event that was never recorded is complete, so the
+/// @param dest   A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag    0 to DTL_TAG_MAX.
+/// @param event  The latest record counts. An event that was never recorded is complete, so the
 ///               send begins. Destroying the event has no effect. Record it again only after the
 ///               request is complete.
-/// @param out    the request; complete it with dtl_request_wait or dtl_request_test. A failure of
+/// @param out    The request; complete it with dtl_request_wait or dtl_request_test. A failure of
 ///               the work before the record is a failure of the request; nothing is sent, and the
 ///               receiver continues to wait. dtl_request_cancel and dtl_request_destroy cancel the
 ///               send at any time before it begins.
 /// @return DTL_ERROR_INVALID_HANDLE: `comm` or `event` does not exist. DTL_ERROR_INVALID_ARGUMENT:
 ///         `buf` is memory that the host cannot access (dtl_mem_kind_info), of another backend than
-///         that of the event; or `tag`, `count` or `dtype` is invalid. DTL_ERROR_INVALID_RANK:
-///         `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         the event's; or `tag`, `count` or `dtype` is invalid. DTL_ERROR_INVALID_RANK: `dest` is
+///         not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
 ///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
 ///         in flight. The request returns later failures, such as DTL_ERROR_RANK_FAILURE.
 /// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, approximately.
@@ -7578,9 +7574,9 @@ unsafe extern "C" {
 /// Starts a send. Does not block. `buf` must stay unchanged until the request is complete.
 ///
 /// @param buf   `count` elements; NULL only for count 0.
-/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag   0 ... DTL_TAG_MAX.
-/// @param out   the request; complete it with dtl_request_wait or dtl_request_test.
+/// @param dest  A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 to DTL_TAG_MAX.
+/// @param out   The request; complete it with dtl_request_wait or dtl_request_test.
 /// @return DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`, `count`
 ///         or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
 ///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
@@ -7598,10 +7594,10 @@ pub unsafe fn dtl_comm_isend(
 
 /// Starts a receive. Does not block. `buf` must not be accessed until the request is complete.
 ///
-/// @param buf     room for `count` elements; the message may be shorter.
-/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out     the request; complete it with dtl_request_wait or dtl_request_test.
+/// @param buf     Room for `count` elements; the message may be shorter.
+/// @param source  A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag     0 to DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out     The request; complete it with dtl_request_wait or dtl_request_test.
 /// @return DTL_ERROR_INVALID_RANK: `source` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`,
 ///         `count` or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
 ///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
@@ -7621,12 +7617,12 @@ pub unsafe fn dtl_comm_irecv(
 /// started to take the message.
 ///
 /// @param buf   `count` elements, unchanged until the request is complete; NULL only for count 0.
-/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag   0 ... DTL_TAG_MAX.
-/// @param out   the request; complete it with dtl_request_wait or dtl_request_test.
+/// @param dest  A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 to DTL_TAG_MAX.
+/// @param out   The request; complete it with dtl_request_wait or dtl_request_test.
 /// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
-///         failures, see there. Equivalent: MPI_Issend.
+///         failures, as that of dtl_comm_isend does. Equivalent: MPI_Issend.
 pub unsafe fn dtl_comm_issend(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -7641,12 +7637,12 @@ pub unsafe fn dtl_comm_issend(
 /// whenever it is complete.
 ///
 /// @param buf   `count` elements, read again by each start.
-/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag   0 ... DTL_TAG_MAX.
-/// @param out   the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @param dest  A rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 to DTL_TAG_MAX.
+/// @param out   The request. The caller owns it; destroy it with dtl_request_destroy.
 /// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
-///         failures, see there. Equivalent: MPI_Send_init.
+///         failures, as that of dtl_comm_isend does. Equivalent: MPI_Send_init.
 pub unsafe fn dtl_comm_send_init(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -7660,13 +7656,13 @@ pub unsafe fn dtl_comm_send_init(
 /// Creates an inactive persistent receive. dtl_request_start starts it; it may be started again
 /// whenever it is complete.
 ///
-/// @param buf     room for `count` elements; the message may be shorter.
-/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
-/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out     the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @param buf     Room for `count` elements; the message may be shorter.
+/// @param source  A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag     0 to DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out     The request. The caller owns it; destroy it with dtl_request_destroy.
 /// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_irecv. The request returns later
-///         failures, see there. Equivalent: MPI_Recv_init.
+///         failures, as that of dtl_comm_irecv does. Equivalent: MPI_Recv_init.
 pub unsafe fn dtl_comm_recv_init(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -7688,9 +7684,9 @@ unsafe extern "C" {
 /// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it stays valid. A persistent
 /// request is inactive afterwards. For an inactive one the call returns at once.
 ///
-/// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's time
+/// @param timeout_ns  Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's time
 ///                    limit does not apply.
-/// @param out_info    result of a receive, also of a failed one; may be NULL.
+/// @param out_info    Result of a receive, even a failed one; may be NULL.
 /// @return DTL_ERROR_TRUNCATED: the received message is longer than the buffer.
 ///         DTL_ERROR_RANK_FAILURE: a rank of the operation died or left. DTL_ERROR_CANCELED: the
 ///         operation was cancelled by dtl_request_cancel, or its communicator was destroyed.
@@ -7698,7 +7694,7 @@ unsafe extern "C" {
 ///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
 ///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
 ///         this request. Otherwise a status of the call that started the operation.
-/// Threads: any; if two threads wait for one request, one gets the result. Equivalent: MPI_Wait.
+/// Threads: any; if two wait, one gets DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
 pub unsafe fn dtl_request_wait(
     request: dtl_request_t,
     timeout_ns: u64,
@@ -7709,7 +7705,7 @@ pub unsafe fn dtl_request_wait(
 /// handle is stale afterwards, unless it is persistent.
 ///
 /// @param out_done  1 or 0. Written on success, and (with 1) if the operation failed.
-/// @param out_info  result of a receive, written if it is complete; may be NULL.
+/// @param out_info  Result of a receive, written if it is complete; may be NULL.
 /// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
 ///         another status of the operation: see dtl_request_wait. Equivalent: MPI_Test.
 pub unsafe fn dtl_request_test(
@@ -7734,13 +7730,13 @@ pub safe fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t;
 /// persistent.
 ///
 /// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. List
-///                    each handle once: if one is listed twice, the second is stale when its turn
-///                    comes. If one is stale at the beginning, the call does not wait.
-/// @param timeout_ns  time limit for all of them in nanoseconds, or DTL_TIMEOUT_INFINITE. The
+///                    each handle once: the second of two equal entries counts as stale. If a
+///                    handle is stale at the start, the call does not wait.
+/// @param timeout_ns  Time limit for all of them in nanoseconds, or DTL_TIMEOUT_INFINITE. The
 ///                    communicators' time limits do not apply. If it passes, incomplete requests
 ///                    stay in the array.
-/// @param out_infos   room for `count` results, or NULL. Those of null requests are not written.
-/// @return the first failure; its text has the index. The others' failures are in
+/// @param out_infos   Room for `count` results, or NULL. Those of null requests are not written.
+/// @return The first failure; its text has the index. The others' failures are in
 ///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
 ///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: some are not complete and
 ///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
@@ -7757,8 +7753,8 @@ pub unsafe fn dtl_request_wait_all(
 /// @param requests   `count` handles. Null ones and inactive persistent ones are skipped.
 /// @param out_done   1: all were complete, with the same effects as dtl_request_wait_all. 0:
 ///                   nothing else was written.
-/// @param out_infos  room for `count` results, or NULL. Those of null requests are not written.
-/// @return the first failure; its text has the index. The others' failures are in
+/// @param out_infos  Room for `count` results, or NULL. Those of null requests are not written.
+/// @return The first failure; its text has the index. The others' failures are in
 ///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
 ///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_INVALID_HANDLE: a handle is stale.
 ///         DTL_ERROR_LIMIT: `count` is more than 2^20. Equivalent: MPI_Testall.
@@ -7773,10 +7769,10 @@ pub unsafe fn dtl_request_test_all(
 ///
 /// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. The
 ///                    complete one becomes null, unless it is persistent.
-/// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
-/// @param out_index   index of the complete request; DTL_NO_INDEX if none is active. Written also
+/// @param timeout_ns  Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param out_index   Index of the complete request; DTL_NO_INDEX if none is active. Written even
 ///                    if that request failed.
-/// @param out_info    result of a receive; may be NULL.
+/// @param out_info    Result of a receive; may be NULL.
 /// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
 ///         another status of the operation: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is
 ///         complete, and all continue. DTL_ERROR_INVALID_HANDLE: a handle is stale.
@@ -7794,11 +7790,11 @@ pub unsafe fn dtl_request_wait_any(
 ///
 /// @param requests     `count` handles. Null ones and inactive persistent ones are skipped. The
 ///                     complete ones become null, unless they are persistent.
-/// @param timeout_ns   nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
-/// @param out_count    number of complete requests; 0 if none is active.
-/// @param out_indices  room for `count` indices of complete requests.
-/// @param out_infos    room for `count` results, in the order of `out_indices`; may be NULL.
-/// @return the first failure; its text has the index. The others' failures are in
+/// @param timeout_ns   Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param out_count    Number of complete requests; 0 if none is active.
+/// @param out_indices  Room for `count` indices of complete requests.
+/// @param out_infos    Room for `count` results, in the order of `out_indices`; may be NULL.
+/// @return The first failure; its text has the index. The others' failures are in
 ///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
 ///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is complete, and all
 ///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
@@ -7821,7 +7817,7 @@ pub safe fn dtl_request_start(request: dtl_request_t) -> dtl_status_t;
 /// Starts persistent requests in their order. Does not block.
 ///
 /// @param requests  `count` handles, all inactive; a null one is a failure.
-/// @return the first failure; its text has the index. The requests before it are active, the others
+/// @return The first failure; its text has the index. The requests before it are active, the others
 ///         are not. DTL_ERROR_INVALID_STATE: a request is active or not persistent, or its device
 ///         buffer was freed. DTL_ERROR_INVALID_HANDLE: a handle is null or stale. DTL_ERROR_LIMIT:
 ///         `count` is more than 2^20. Equivalent: MPI_Startall.
@@ -7853,16 +7849,15 @@ unsafe extern "C" {
 ///
 /// Rules for all collectives. All ranks of the communicator make the same calls in the same order,
 /// with the same count, dtype, op and root. Results do not depend on the order in which messages
-/// arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is bitwise the
-/// same on every kind of communicator. Without it, this holds for all kinds except two, which group
-/// the operands differently, so that floating-point results may differ in rounding: "hier" (node by
-/// node), and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines all
-/// of this.
+/// arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC the result is
+/// bitwise equal on every kind of communicator. Without the flag, two kinds group the operands
+/// differently, so floating-point results may differ in rounding: "hier" (node by node), and "mpi"
+/// with MPI's own collectives (see dtl_comm_desc_t), where MPI gives the guarantees.
 ///
-/// Buffers must not overlap. DTL_IN_PLACE is allowed where the text of a function states it: as
-/// `sbuf` (at the root, if only the root receives), or as `rbuf` of a scatter (at the root). This
-/// rank's part is then at the place of its result. Anywhere else DTL_IN_PLACE is
-/// DTL_ERROR_INVALID_ARGUMENT. For memory of devices see dtl_comm_send.
+/// Buffers must not overlap. A parameter accepts DTL_IN_PLACE only if its description says so:
+/// `sbuf` (at the root, if only the root receives), whose data is then in the result buffer, or
+/// `rbuf` of a scatter at the root, whose block then stays in `sbuf`. Anywhere else the call
+/// returns DTL_ERROR_INVALID_ARGUMENT. For memory of devices see dtl_comm_send.
 ///
 /// The nonblocking forms (dtl_comm_i...) return a request, see dtl_comm_ibarrier.
 ///
@@ -7899,10 +7894,10 @@ pub unsafe fn dtl_comm_bcast(
 ///
 /// @param sbuf  `count` elements; DTL_IN_PLACE at the root.
 /// @param rbuf  `count` elements at the root; not accessed elsewhere, where it may be NULL.
-/// @param op    DTL_OP_..., see there for the dtypes. Operands are combined in the order of ranks
-///              unless the operation commutes.
-/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
-///         together. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY,
+/// @param op    An operation for `dtype`, see the table at dtl_reduce_op_t. Operands are combined
+///              in the order of ranks unless the operation commutes.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` does not support
+///         `dtype`. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY,
 ///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier.
 /// Equivalent: MPI_Reduce.
 pub unsafe fn dtl_comm_reduce(
@@ -7918,7 +7913,7 @@ pub unsafe fn dtl_comm_reduce(
 /// Reduces `count` elements of every rank, element by element, into the `rbuf` of every rank.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. Equivalent: MPI_Allreduce.
 pub unsafe fn dtl_comm_allreduce(
@@ -7930,14 +7925,13 @@ pub unsafe fn dtl_comm_allreduce(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Reduces size x `count` elements of every rank. Rank r gets the r-th `count` elements of the
-/// result.
+/// Reduces size x `count` elements of every rank. Rank r gets the r-th block of `count` elements.
 ///
 /// @param sbuf   size x `count` elements. DTL_IN_PLACE: they are at `rbuf`, and the first `count`
 ///               elements there are then the result.
 /// @param rbuf   `count` elements (in place size x `count`).
-/// @param count  elements of one block.
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+/// @param count  Elements of one block.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. Equivalent: MPI_Reduce_scatter_block.
 pub unsafe fn dtl_comm_reduce_scatter_block(
@@ -7952,10 +7946,10 @@ pub unsafe fn dtl_comm_reduce_scatter_block(
 /// Reduces the elements of every rank. Rank r gets the r-th block of the result, with rcounts[r]
 /// elements.
 ///
-/// @param sbuf     as many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`, and
+/// @param sbuf     As many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`, and
 ///                 the first rcounts[rank] elements there are then the result.
-/// @param rcounts  size counts, the same on all ranks.
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+/// @param rcounts  One count per rank, the same on all ranks.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
 /// Equivalent: MPI_Reduce_scatter.
@@ -7968,10 +7962,10 @@ pub unsafe fn dtl_comm_reduce_scatter(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Reduces the elements of ranks 0 ... this one, element by element (inclusive prefix reduction).
+/// Reduces the elements of ranks 0 to this one, element by element (inclusive prefix reduction).
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. Equivalent: MPI_Scan.
 pub unsafe fn dtl_comm_scan(
@@ -7987,7 +7981,7 @@ pub unsafe fn dtl_comm_scan(
 /// reduction). The `rbuf` of rank 0 is unchanged.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
 ///         see dtl_comm_barrier. Equivalent: MPI_Exscan.
 pub unsafe fn dtl_comm_exscan(
@@ -8001,8 +7995,8 @@ pub unsafe fn dtl_comm_exscan(
 
 /// Collects one block of every rank at the root, in the order of ranks.
 ///
-/// @param sbuf            count_per_rank elements; DTL_IN_PLACE at the root.
-/// @param count_per_rank  elements of one block.
+/// @param sbuf            `count_per_rank` elements; DTL_IN_PLACE at the root.
+/// @param count_per_rank  Elements of one block.
 /// @param rbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -8019,8 +8013,8 @@ pub unsafe fn dtl_comm_gather(
 /// Collects one block of every rank at the root. Sizes and positions of the blocks vary.
 ///
 /// @param sbuf     `scount` elements; DTL_IN_PLACE at the root.
-/// @param rcounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param rcounts  Elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
 ///         dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
@@ -8039,8 +8033,8 @@ pub unsafe fn dtl_comm_gatherv(
 /// Distributes the blocks of the root, one to each rank in the order of ranks.
 ///
 /// @param sbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
-/// @param count_per_rank  elements of one block.
-/// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in
+/// @param count_per_rank  Elements of one block.
+/// @param rbuf            `count_per_rank` elements; DTL_IN_PLACE at the root: its block stays in
 ///                        `sbuf`.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -8056,8 +8050,8 @@ pub unsafe fn dtl_comm_scatter(
 
 /// Distributes the blocks of the root, one to each rank. Sizes and positions of the blocks vary.
 ///
-/// @param scounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
-/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param scounts  Elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param sdispls  Position of each block in `sbuf`, in elements; NULL: one after the other.
 /// @param rbuf     `rcount` elements; DTL_IN_PLACE at the root.
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -8075,7 +8069,7 @@ pub unsafe fn dtl_comm_scatterv(
 
 /// Collects one block of every rank at every rank, in the order of ranks.
 ///
-/// @param sbuf  count_per_rank elements, or DTL_IN_PLACE.
+/// @param sbuf  `count_per_rank` elements, or DTL_IN_PLACE.
 /// @param rbuf  size x count_per_rank elements.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. Equivalent: MPI_Allgather.
@@ -8090,8 +8084,8 @@ pub unsafe fn dtl_comm_allgather(
 /// Collects one block of every rank at every rank. Sizes and positions of the blocks vary.
 ///
 /// @param sbuf     `scount` elements, or DTL_IN_PLACE.
-/// @param rcounts  elements of each rank's block, the same on all ranks.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param rcounts  Elements of each rank's block, the same on all ranks.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
 ///         `rbuf` overlap. Equivalent: MPI_Allgatherv.
@@ -8124,10 +8118,10 @@ pub unsafe fn dtl_comm_alltoall(
 ///
 /// @param sbuf     DTL_IN_PLACE: the blocks to send are at `rbuf` (`scounts` and `sdispls` are not
 ///                 read).
-/// @param scounts  elements of the block to each rank.
-/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
-/// @param rcounts  elements of the block from each rank.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param scounts  Elements of the block to each rank.
+/// @param sdispls  Position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param rcounts  Elements of the block from each rank.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
 ///         `rbuf` overlap. Equivalent: MPI_Alltoallv.
@@ -8143,16 +8137,16 @@ pub unsafe fn dtl_comm_alltoallv(
 ) -> dtl_status_t;
 
 /// Sends one block to each rank of a list and receives one block from each rank of another. Every
-/// rank of the communicator calls it. The lists must match: each rank is in `dests` here as often
-/// as this one is in `sources` there.
+/// rank of the communicator calls it. The lists must match: `dests` has a rank as often as the
+/// `sources` of that rank has this one.
 ///
-/// @param dests    ranks to send to; DTL_PROC_NULL is skipped.
-/// @param scounts  elements of each of the `dest_count` blocks.
-/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
-/// @param sources  ranks to receive from. Of several blocks from one rank, the one sent first is
-///                 received first.
-/// @param rcounts  elements of each of the `source_count` blocks.
-/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @param dests    Ranks to send to; DTL_PROC_NULL is skipped.
+/// @param scounts  Elements of each of the `dest_count` blocks.
+/// @param sdispls  Position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param sources  Ranks to receive from. Several blocks from one rank are received in the order in
+///                 which it sends them.
+/// @param rcounts  Elements of each of the `source_count` blocks.
+/// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_INVALID_RANK: an element of `dests` or `sources` is not a rank.
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
@@ -8186,10 +8180,10 @@ unsafe extern "C" {
 /// buffers must not be accessed until the request is complete; arrays of counts, displacements and
 /// ranks may be reused when the call returns. Every rank starts its collectives, blocking and
 /// nonblocking, in the same order. Every waiting call, and dtl_request_test, makes progress on
-/// them. The communicator's time limit does not end them; the death of a rank does. Failures of
-/// this rank's arguments are returned by the call, failures of other ranks by the request.
+/// them. The communicator's time limit does not end them; the death of a rank does. The call
+/// returns errors in this rank's arguments, the request those of other ranks.
 ///
-/// @param out  the request; complete it with dtl_request_wait or dtl_request_test. It cannot be
+/// @param out  The request; complete it with dtl_request_wait or dtl_request_test. It cannot be
 ///             cancelled.
 /// @return DTL_ERROR_LIMIT: too many requests in flight. DTL_ERROR_RANK_FAILURE: a rank died, left
 ///         or is absent. DTL_ERROR_BUSY: another thread is in a collective on `comm`.
@@ -8201,7 +8195,7 @@ pub unsafe fn dtl_comm_ibarrier(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_bcast: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_bcast, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -8215,10 +8209,10 @@ pub unsafe fn dtl_comm_ibcast(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_reduce: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_reduce, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
-///         together. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY,
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` does not support
+///         `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY,
 ///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
 /// Equivalent: MPI_Ireduce.
 pub unsafe fn dtl_comm_ireduce(
@@ -8232,11 +8226,11 @@ pub unsafe fn dtl_comm_ireduce(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_allreduce: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_allreduce, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
 pub unsafe fn dtl_comm_iallreduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8247,12 +8241,12 @@ pub unsafe fn dtl_comm_iallreduce(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_reduce_scatter_block: see there for the parameters, dtl_comm_ibarrier for the
-/// rules.
+/// Starts a dtl_comm_reduce_scatter_block, with its parameters. The rules are those of
+/// dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier.
 /// Equivalent: MPI_Ireduce_scatter_block.
 pub unsafe fn dtl_comm_ireduce_scatter_block(
     comm: dtl_comm_t,
@@ -8264,11 +8258,11 @@ pub unsafe fn dtl_comm_ireduce_scatter_block(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_reduce_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_reduce_scatter, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter.
 pub unsafe fn dtl_comm_ireduce_scatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8279,11 +8273,11 @@ pub unsafe fn dtl_comm_ireduce_scatter(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_scan: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_scan, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iscan.
 pub unsafe fn dtl_comm_iscan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8294,11 +8288,11 @@ pub unsafe fn dtl_comm_iscan(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_exscan: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_exscan, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
+/// @return DTL_ERROR_TYPE: `op` does not support `dtype`. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
 pub unsafe fn dtl_comm_iexscan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8309,7 +8303,7 @@ pub unsafe fn dtl_comm_iexscan(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_gather: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_gather, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -8324,7 +8318,7 @@ pub unsafe fn dtl_comm_igather(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_gatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_gatherv, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -8341,7 +8335,7 @@ pub unsafe fn dtl_comm_igatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_scatter, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -8356,7 +8350,7 @@ pub unsafe fn dtl_comm_iscatter(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_scatterv: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_scatterv, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
@@ -8373,7 +8367,7 @@ pub unsafe fn dtl_comm_iscatterv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_allgather: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_allgather, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
@@ -8386,7 +8380,7 @@ pub unsafe fn dtl_comm_iallgather(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_allgatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_allgatherv, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
@@ -8401,7 +8395,7 @@ pub unsafe fn dtl_comm_iallgatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_alltoall: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_alltoall, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
@@ -8414,7 +8408,7 @@ pub unsafe fn dtl_comm_ialltoall(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_alltoallv: see there for the parameters, dtl_comm_ibarrier for the rules.
+/// Starts a dtl_comm_alltoallv, with its parameters. The rules are those of dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
@@ -8430,8 +8424,8 @@ pub unsafe fn dtl_comm_ialltoallv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a dtl_comm_neighbor_alltoallv: see there for the parameters, dtl_comm_ibarrier for the
-/// rules.
+/// Starts a dtl_comm_neighbor_alltoallv, with its parameters. The rules are those of
+/// dtl_comm_ibarrier.
 ///
 /// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT,
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
@@ -8464,11 +8458,11 @@ unsafe extern "C" {
 /// of `comm`, has its time limit, and stays valid when `comm` is destroyed.
 ///
 /// It uses about 9 KiB per rank and, on kinds "shm" and "threads", shared memory for small
-/// collectives (see docs/explanation/memory.md). A communicator without all ranks in the order of
-/// the opened one uses another 4 bytes per rank of both. The time for the call does not depend on
-/// the number of communicators.
+/// collectives (see docs/explanation/memory.md). Unless it has all ranks of the opened one in the
+/// same order, it uses another 4 bytes for each of its own ranks and of those of the opened one.
+/// The time for the call does not depend on the number of communicators.
 ///
-/// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
+/// @param out  The communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
 ///             attributes are those that the copy functions of their keys copy.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
@@ -8482,8 +8476,8 @@ pub unsafe fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status
 /// attributes are not copied.
 ///
 /// @param color  0 or more, or DTL_UNDEFINED: no communicator for this rank.
-/// @param key    the new ranks are ordered by key, then by rank in `comm`.
-/// @param out    the communicator, or DTL_COMM_NULL for DTL_UNDEFINED. The caller owns it; destroy
+/// @param key    The new ranks are ordered by key, then by rank in `comm`.
+/// @param out    The communicator, or DTL_COMM_NULL for DTL_UNDEFINED. The caller owns it; destroy
 ///               it with dtl_comm_destroy.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if `color`
@@ -8497,11 +8491,11 @@ pub unsafe fn dtl_comm_split(
 ) -> dtl_status_t;
 
 /// Creates one communicator per node, with the ranks that run under one kernel (kind "hier": that
-/// it counts as one node). Collective over `comm`. For the rules see dtl_comm_dup; attributes are
+/// it treats as one node). Collective over `comm`. For the rules see dtl_comm_dup; attributes are
 /// not copied.
 ///
-/// @param key  the new ranks are ordered by key, then by rank in `comm`.
-/// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @param key  The new ranks are ordered by key, then by rank in `comm`.
+/// @param out  The communicator. The caller owns it; destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
 ///         communicators were created already. DTL_ERROR_NOT_SUPPORTED: a rank cannot identify its
@@ -8516,8 +8510,8 @@ pub unsafe fn dtl_comm_split_node(
 /// all its ranks pass the same list. For the rules see dtl_comm_dup; attributes are not copied.
 ///
 /// @param ranks  `count` different ranks of `comm`.
-/// @param count  number of ranks, 1 ... size of `comm`.
-/// @param out    the communicator, or DTL_COMM_NULL on ranks that are not listed. The caller owns
+/// @param count  Number of ranks, 1 to size of `comm`.
+/// @param out    The communicator, or DTL_COMM_NULL on ranks that are not listed. The caller owns
 ///               it; destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_INVALID_RANK: a listed rank
@@ -8533,10 +8527,11 @@ pub unsafe fn dtl_comm_group_create(
 
 /// Creates a working communicator of the ranks that survived a failure, in their order. Every
 /// survivor calls it. The call first ends all waiting operations on `comm`, on every rank, with
-/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on the remaining ranks. Excluded are ranks that
-/// die meanwhile and ranks that destroy `comm` instead, if that is detected (after a failure:
-/// always; without one: docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT.
-/// Without a failure, all other ranks are survivors. Afterwards `comm` cannot be used: destroy it.
+/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on the remaining ranks. Ranks that die
+/// meanwhile are excluded. So are ranks that destroy `comm` instead, if that is detected (after a
+/// failure: always; without one: docs/explanation/promises.md); else the call ends with
+/// DTL_ERROR_TIMEOUT. Without a failure, all other ranks are survivors. Afterwards `comm` cannot be
+/// used: destroy it.
 ///
 /// The call is collective. Only one thread of a process may be in it for one communicator. Waiting
 /// calls of other threads on `comm` end.
@@ -8548,7 +8543,7 @@ pub unsafe fn dtl_comm_group_create(
 /// communicator. If this rank destroys `comm` instead, collectives on the new communicator end with
 /// DTL_ERROR_RANK_FAILURE.
 ///
-/// @param out  the new communicator, with the survivors as ranks 0 to n-1. The caller owns it;
+/// @param out  The new communicator, with the survivors as ranks 0 to n-1. The caller owns it;
 ///             destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's
 ///         time limit (the text reports where that rank is); call it again to continue.
@@ -8559,22 +8554,21 @@ pub unsafe fn dtl_comm_group_create(
 pub unsafe fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t;
 
 /// Exits this process at once with an exit code, after a message in the log. No atexit functions or
-/// destructors run. The launcher ends the other ranks (dtlrun and mpirun do). Returns only if it
-/// fails.
+/// destructors run. The launcher terminates the other ranks (dtlrun and mpirun do). Returns only if
+/// it fails.
 ///
-/// @param code  exit code, 1 ... 255.
-/// @return DTL_ERROR_INVALID_ARGUMENT: `code` is out of range. There is no other return than a
-///         failure. Equivalent: MPI_Abort.
+/// @param code  Exit code, 1 to 255.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `code` is out of range. Equivalent: MPI_Abort.
 pub safe fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t;
 
-/// Reports where the ranks are: the operation that each rank is in, if it replies within half a
-/// second (a rank replies while it waits in a call of this library), and the last operations of
-/// each rank. Any rank may call it at any time, also from another thread while the first one waits.
+/// Reports the operation that each rank is in, if the rank replies within half a second (a rank
+/// replies while it waits in a call of this library), and the last operations of each rank. Any
+/// rank may call it at any time, even in one thread while another waits.
 ///
 /// @param buf      `cap` bytes for the text and its NUL. NULL with cap 0: only the length is
 ///                 returned (the next text may differ: pass a few KiB).
-/// @param cap      size of `buf` in bytes.
-/// @param out_len  length of the text without the NUL; may be NULL.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Length of the text without the NUL; may be NULL.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: only *out_len was written.
 pub unsafe fn dtl_comm_dump(
     comm: dtl_comm_t,
@@ -8585,10 +8579,10 @@ pub unsafe fn dtl_comm_dump(
 
 /// Creates a key for attributes: pointers that the program attaches to communicators.
 ///
-/// @param copy_fn    called by dtl_comm_dup. NULL: duplicates do not get the attribute.
-/// @param delete_fn  called when an attribute is released. NULL: no call.
-/// @param user       pointer that is passed to both functions.
-/// @param out_key    the key. The caller owns it; destroy it with dtl_comm_key_destroy.
+/// @param copy_fn    Called by dtl_comm_dup. NULL: duplicates do not get the attribute.
+/// @param delete_fn  Called when an attribute is released. NULL: no call.
+/// @param user       Pointer that is passed to both functions.
+/// @param out_key    The key. The caller owns it; destroy it with dtl_comm_key_destroy.
 ///                   dtl_finalize destroys all.
 /// @return DTL_ERROR_LIMIT: no key is left. Equivalent: MPI_Comm_create_keyval.
 pub unsafe fn dtl_comm_key_create(
@@ -8607,7 +8601,7 @@ pub safe fn dtl_comm_key_destroy(key: i32) -> dtl_status_t;
 /// Attaches a pointer to a communicator, in this process only. A previous one with this key is
 /// released.
 ///
-/// @param value  the pointer. The library does not dereference it.
+/// @param value  The pointer. The library does not dereference it.
 /// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
 /// Equivalent: MPI_Comm_set_attr.
 pub unsafe fn dtl_comm_set_attr(
@@ -8618,7 +8612,7 @@ pub unsafe fn dtl_comm_set_attr(
 
 /// Returns the attribute of a communicator for a key.
 ///
-/// @param out_value  the pointer; NULL if there is none.
+/// @param out_value  The pointer; NULL if there is none.
 /// @param out_found  1 if there is one, else 0.
 /// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
 /// Equivalent: MPI_Comm_get_attr.
@@ -8652,13 +8646,13 @@ unsafe extern "C" {
 /// docs/explanation/one-sided.md for memory, progress and costs.
 ///
 /// The window has an internal communicator. So `comm` may be destroyed while the window exists, and
-/// their messages never match. The time limit of `comm` applies to every blocking call on the
+/// messages of the two never match. The time limit of `comm` applies to every blocking call on the
 /// window. The calls that create a window, dtl_win_fence and dtl_win_destroy query the state of the
 /// other ranks shortly before the limit and report it.
 ///
 /// Ranks that are threads of one process access each other's memory directly. So do ranks of one
-/// node (kind "shm") for memory of dtl_win_allocate. Between processes of one node (kinds "shm" and
-/// "hier") the kernel copies puts and gets of other memory if the system permits it; if not,
+/// node (kind "shm") for memory from dtl_win_allocate. Between processes of one node (kinds "shm"
+/// and "hier") the kernel copies puts and gets of other memory if the system permits it; if not,
 /// dtl_explain gives the reason. dtl_win_info reports which path is used.
 ///
 /// Otherwise, and for locks and accumulate operations on memory that the kernel copies, the target
@@ -8668,21 +8662,21 @@ unsafe extern "C" {
 /// the program. Then a rank serves only within calls of this library, and dtl_win_info reports
 /// that.
 ///
-/// @param comm        communicator of any kind.
+/// @param comm        Communicator of any kind.
 /// @param base        `size_bytes` bytes of host memory, which the caller owns and keeps until
 ///                    dtl_win_destroy. NULL only for 0 bytes. No other rank may pass the same bytes
 ///                    (for example of a block that several ranks have imported).
-/// @param size_bytes  size of this rank's part; may differ between ranks.
-/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1; for
+/// @param size_bytes  Size of this rank's part in bytes; may differ between ranks.
+/// @param disp_unit   Bytes of one step of a displacement in this rank's part, at least 1; for
 ///                    example the size of an element.
-/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @param out         The window. The caller owns it; destroy it with dtl_win_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot access.
 ///         DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
 ///         DTL_ERROR_NULL_POINTER: `base` is NULL for more than 0 bytes, or `out` is NULL.
 ///         DTL_ERROR_OUT_OF_MEMORY: no memory for the window. DTL_ERROR_LIMIT: no window handle is
-///         left, or the serving thread cannot start. An error on one rank is a failure on all of
-///         them, and the text names the rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
-///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see dtl_comm_barrier.
+///         left, or the serving thread cannot start. If one rank fails, all fail, and the text
+///         names that rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY,
+///         DTL_ERROR_INVALID_STATE: see dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 pub unsafe fn dtl_win_create(
     comm: dtl_comm_t,
@@ -8697,15 +8691,15 @@ pub unsafe fn dtl_win_create(
 /// other ranks access this memory directly, in nanoseconds. The rules for windows are those of
 /// dtl_win_create.
 ///
-/// @param comm        communicator of any kind.
-/// @param size_bytes  size of this rank's part; may differ between ranks.
-/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1.
-/// @param out_base    first byte of this rank's part; do not free it. NULL for 0 bytes.
-/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @param comm        Communicator of any kind.
+/// @param size_bytes  Size of this rank's part in bytes; may differ between ranks.
+/// @param disp_unit   Bytes of one step of a displacement in this rank's part, at least 1.
+/// @param out_base    First byte of this rank's part; do not free it. NULL for 0 bytes.
+/// @param out         The window. The caller owns it; destroy it with dtl_win_destroy.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
 ///         DTL_ERROR_NULL_POINTER: `out_base` or `out` is NULL. DTL_ERROR_OUT_OF_MEMORY: no memory
 ///         for this part. DTL_ERROR_LIMIT: no window handle is left, or the serving thread cannot
-///         start. An error on one rank is a failure on all of them, and the text names the rank.
+///         start. If one rank fails, all fail, and the text names that rank.
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see
 ///         dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_allocate.
@@ -8718,13 +8712,13 @@ pub unsafe fn dtl_win_allocate(
 ) -> dtl_status_t;
 
 /// Destroys a window. Collective: it returns when all ranks have called it and nothing accesses the
-/// memory any more. Incomplete requests of dtl_win_rput and dtl_win_rget become stale. Null: no
+/// memory any more. Incomplete requests from dtl_win_rput and dtl_win_rget become stale. Null: no
 /// effect.
 ///
-/// After the death of a rank, or a failed fence, the call does not wait for the other ranks: it
-/// destroys the window and succeeds. The same applies if a rank dies during the call. It also
-/// applies after an unlock that timed out: the locks are then released unchecked, and the
-/// operations that were started may or may not be done.
+/// After the death of a rank (even during the call) or a failed fence, the call does not wait for
+/// the other ranks: it destroys the window and succeeds. The same applies after an unlock that
+/// timed out: the locks are then released unchecked, and the operations that were started may or
+/// may not be done.
 ///
 /// @return DTL_ERROR_INVALID_STATE: an epoch is open, either by a lock or by a fence after which
 ///         operations were called. DTL_ERROR_TIMEOUT: the other ranks have not called it; the
@@ -8734,8 +8728,8 @@ pub unsafe fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t;
 
 /// Describes one rank's part of a window.
 ///
-/// @param rank      0 ... ranks-1.
-/// @param out_info  start from DTL_WIN_INFO_INIT.
+/// @param rank      0 to ranks-1.
+/// @param out_info  Start from DTL_WIN_INFO_INIT.
 /// @return DTL_ERROR_INVALID_RANK: `rank` is not in the window. DTL_ERROR_NULL_POINTER: `out_info`
 ///         is NULL. DTL_ERROR_INVALID_ARGUMENT: struct_size is invalid.
 /// Threads: any. Equivalent: MPI_Win_get_attr.
@@ -8746,7 +8740,7 @@ pub unsafe fn dtl_win_info(
 ) -> dtl_status_t;
 
 /// Ends the current fence epoch on all ranks and opens the next one. Collective. All operations of
-/// the ended epoch are complete, here and at their targets, and stores of all ranks to their own
+/// the ended epoch are complete at the origin and the target, and stores of all ranks to their own
 /// memory are visible to all. An epoch in which nothing was done need not be ended: locks and
 /// dtl_win_destroy may follow.
 ///
@@ -8758,22 +8752,23 @@ pub unsafe fn dtl_win_info(
 ///         in a fence, or an earlier fence failed. DTL_ERROR_RANK_FAILURE: a rank died, left or is
 ///         absent. DTL_ERROR_TIMEOUT: the time limit passed. DTL_ERROR_INVALID_ARGUMENT: the ranks
 ///         are in different collectives. Otherwise the failure of an operation of the epoch.
-/// Threads: any. Calls that open or end epochs are registered before they wait. Two of them for one
-/// target exclude each other, and so do a fence and any other; the second returns
-/// DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_fence(0, win).
+/// Threads: any. Only one call that opens or ends an epoch may be in progress per target, and a
+/// fence excludes all others: the second call returns DTL_ERROR_INVALID_STATE. Equivalent:
+/// MPI_Win_fence(0, win).
 pub safe fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t;
 
-/// Opens an epoch to one target, which makes no call itself. Blocks until the lock is granted, in
-/// the order of the requests; where ranks access the memory directly, approximately so, and no rank
-/// starves. Several targets may be locked at the same time. The lock of a rank that dies, or leaves
-/// by dtl_finalize, is released. (Kind "mpi" does not report deaths: there it stays locked.)
+/// Opens a passive-target epoch: locks one target, which makes no call itself. Blocks until the
+/// lock is granted. Requests are granted in order (where ranks access the memory directly, only
+/// approximately, but without starvation). Several targets may be locked at once. The lock of a
+/// rank that dies, or leaves by dtl_finalize, is released. (Kind "mpi" does not report deaths:
+/// there it stays locked.)
 ///
 /// A granted lock ends a fence epoch in which nothing was done. A lock that is not granted changes
 /// nothing: an open fence epoch stays open.
 ///
 /// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: no other rank holds a lock on the target
 ///                meanwhile.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
 /// @return DTL_ERROR_INVALID_STATE: this rank holds a lock on the target already, another thread
 ///         waits for one, or operations since the last fence are not complete. DTL_ERROR_TIMEOUT:
 ///         the lock was not granted within the time limit; the request is cancelled.
@@ -8783,10 +8778,10 @@ pub safe fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t;
 /// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock.
 pub safe fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_status_t;
 
-/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete, here and
-/// there.
+/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete at the
+/// origin and the target.
 ///
-/// @param target  a rank that this rank has locked, or DTL_PROC_NULL (no effect).
+/// @param target  A rank that this rank has locked, or DTL_PROC_NULL (no effect).
 /// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target. DTL_ERROR_TIMEOUT:
 ///         operations are not complete. The epoch continues: call it again, or abandon the window
 ///         with dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the
@@ -8803,17 +8798,18 @@ pub safe fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t;
 /// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock_all.
 pub safe fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t;
 
-/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete, here and at the
-/// targets.
+/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete at the origin and
+/// the target.
 ///
 /// @return DTL_ERROR_INVALID_STATE: there was no dtl_win_lock_all. DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_RANK_FAILURE, or the failure of an operation: see dtl_win_unlock.
 /// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 pub safe fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t;
 
-/// Blocks until this rank's operations on a target are complete, here and there. The lock stays.
+/// Blocks until this rank's operations on a target are complete at the origin and the target. The
+/// lock stays.
 ///
-/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
+/// @param target  A rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
 /// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target (between fences only a
 ///         fence completes operations). DTL_ERROR_TIMEOUT: the operations continue, and their
@@ -8827,14 +8823,15 @@ pub safe fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t;
 /// Blocks until this rank's operations on a target are complete locally. Buffers may then be
 /// reused, and fetched values are available. Data of a put may not have reached the target yet.
 ///
-/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
+/// @param target  A rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
 /// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_INVALID_RANK, or the first failure of an operation: see dtl_win_flush.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 pub safe fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t;
 
-/// Blocks until this rank's operations on all targets are complete, here and there. The locks stay.
+/// Blocks until this rank's operations on all targets are complete at the origin and the target.
+/// The locks stay.
 ///
 /// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
 ///         of an operation: see dtl_win_flush.
@@ -8861,9 +8858,9 @@ unsafe extern "C" {
 /// dtl_win_unlock or dtl_win_fence.
 ///
 /// @param buf     `count` elements; NULL only for count 0.
-/// @param dtype   any dtype, also one of dtl_dtype_create. It determines the size of an element.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param dtype   Any dtype, built-in or user-defined. It determines the size of an element.
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    Offset in the target's part, in steps of the target's disp_unit.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
 ///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
 ///         `target` is not in the window. DTL_ERROR_NULL_POINTER: `buf` is NULL.
@@ -8885,10 +8882,10 @@ pub unsafe fn dtl_win_put(
 /// Copies elements from a target's part of a window. They are available after dtl_win_flush_local,
 /// dtl_win_flush, dtl_win_unlock or dtl_win_fence. Until then `buf` must not be accessed.
 ///
-/// @param buf     room for `count` elements; NULL only for count 0.
-/// @param dtype   any dtype, also one of dtl_dtype_create.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param buf     Room for `count` elements; NULL only for count 0.
+/// @param dtype   Any dtype, built-in or user-defined.
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    Offset in the target's part, in steps of the target's disp_unit.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid.
 ///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
 ///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
@@ -8907,14 +8904,14 @@ pub unsafe fn dtl_win_get(
 /// flush, unlock or fence. Also allowed between fences, where MPI requires a lock.
 ///
 /// @param buf     `count` elements; NULL only for count 0.
-/// @param dtype   any dtype, also one of dtl_dtype_create.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp    offset in the target's part, in steps of the target's disp_unit.
-/// @param out     the request. Complete it with dtl_request_wait or a similar call before the
+/// @param dtype   Any dtype, built-in or user-defined.
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    Offset in the target's part, in steps of the target's disp_unit.
+/// @param out     The request. Complete it with dtl_request_wait or a similar call before the
 ///                window is destroyed. While active it can be neither cancelled
 ///                (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY). If memory is accessed
-///                by loads and stores, it is complete when this call returns. Its dtl_recv_info_t
-///                has no information.
+///                by loads and stores, the request is complete when this call returns. Its
+///                dtl_recv_info_t has no information.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
 ///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
@@ -8933,11 +8930,11 @@ pub unsafe fn dtl_win_rput(
 /// Copies elements from a target's part of a window, like dtl_win_get, and returns a request. The
 /// request is complete when the elements are available.
 ///
-/// @param buf     room for `count` elements; NULL only for count 0.
-/// @param dtype   any dtype, also one of dtl_dtype_create.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp    offset in the target's part, in steps of the target's disp_unit.
-/// @param out     the request, with the same rules as for dtl_win_rput.
+/// @param buf     Room for `count` elements; NULL only for count 0.
+/// @param dtype   Any dtype, built-in or user-defined.
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    Offset in the target's part, in steps of the target's disp_unit.
+/// @param out     The request, with the same rules as for dtl_win_rput.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
 ///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
@@ -8953,20 +8950,20 @@ pub unsafe fn dtl_win_rget(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element is updated
-/// atomically with respect to other accumulate operations on it (dtl_win_accumulate,
+/// Combines elements with those of a target: target[i] = target[i] op buf[i]. Each element is
+/// updated atomically with respect to other accumulate operations on it (dtl_win_accumulate,
 /// dtl_win_get_accumulate, dtl_win_fetch_op, dtl_win_compare_and_swap) with the same dtype.
 /// Operations of one rank on one element of a target happen in the order of the calls.
 ///
 /// @param buf     `count` elements; NULL only for count 0. Must stay unchanged as for dtl_win_put.
-/// @param dtype   a built-in dtype.
-/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp    offset in the target's part, in steps of the target's disp_unit.
-/// @param op      a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @param dtype   A built-in dtype.
+/// @param target  A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    Offset in the target's part, in steps of the target's disp_unit.
+/// @param op      A built-in operation for `dtype`, see the table at dtl_reduce_op_t.
 ///                DTL_OP_REPLACE is an atomic put.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count`, `dtype` or `op` is invalid; or this rank is
-///         the target and `buf` overlaps the elements there. DTL_ERROR_TYPE: `dtype` and `op` do
-///         not go together, or one of them is user-defined. DTL_ERROR_OUT_OF_BOUNDS,
+///         the target and `buf` overlaps the elements there. DTL_ERROR_TYPE: `op` does not support
+///         `dtype`, or one of them is user-defined. DTL_ERROR_OUT_OF_BOUNDS,
 ///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED,
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
@@ -8981,20 +8978,20 @@ pub unsafe fn dtl_win_accumulate(
 ) -> dtl_status_t;
 
 /// Combines elements with those of a target, like dtl_win_accumulate, and fetches the previous
-/// values. Both are one atomic step per element.
+/// values, in one atomic step per element.
 ///
 /// @param buf         `count` elements. With DTL_OP_NO_OP, an atomic get, it is not read and may be
 ///                    NULL.
-/// @param out_result  room for `count` elements, separate from `buf`. They are available after a
+/// @param out_result  Room for `count` elements, separate from `buf`. They are available after a
 ///                    flush (dtl_win_flush_local is sufficient), unlock or fence; until then the
 ///                    buffer must not be accessed.
-/// @param dtype       a built-in dtype.
-/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp        offset in the target's part, in steps of the target's disp_unit.
-/// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @param dtype       A built-in dtype.
+/// @param target      A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        Offset in the target's part, in steps of the target's disp_unit.
+/// @param op          A built-in operation for `dtype`, see the table at dtl_reduce_op_t.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `count`, `dtype`, `op` or a buffer is invalid; the buffers
 ///         overlap; or this rank is the target and one of them overlaps the elements there.
-///         DTL_ERROR_TYPE: `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_TYPE: `op` does not support `dtype`, or one of them is user-defined.
 ///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
 ///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
@@ -9013,18 +9010,18 @@ pub unsafe fn dtl_win_get_accumulate(
 /// for counters and queues. Like dtl_win_get_accumulate with count 1. If memory is accessed by
 /// loads and stores (`way` of dtl_win_info), the value is available when this call returns.
 ///
-/// @param value       one element; not read with DTL_OP_NO_OP, and may then be NULL.
-/// @param out_result  room for one element, separate from `value`; available after a flush, unlock
+/// @param value       One element; not read with DTL_OP_NO_OP, and may then be NULL.
+/// @param out_result  Room for one element, separate from `value`; available after a flush, unlock
 ///                    or fence.
-/// @param dtype       a built-in dtype.
-/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp        offset in the target's part, in steps of the target's disp_unit.
-/// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @param dtype       A built-in dtype.
+/// @param target      A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        Offset in the target's part, in steps of the target's disp_unit.
+/// @param op          A built-in operation for `dtype`, see the table at dtl_reduce_op_t.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `dtype`, `op` or a buffer is invalid; the buffers overlap;
 ///         or this rank is the target and one of them overlaps the element there. DTL_ERROR_TYPE:
-///         `dtype` and `op` do not go together, or one of them is user-defined.
-///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
+///         `op` does not support `dtype`, or one of them is user-defined. DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
 pub unsafe fn dtl_win_fetch_op(
     win: dtl_win_t,
@@ -9040,16 +9037,16 @@ pub unsafe fn dtl_win_fetch_op(
 /// fetches the previous value. The store was done if the fetched value equals `expected`. Elements
 /// are equal if their bytes are equal; so two BOOLs that are both true may differ.
 ///
-/// @param value       one element; must stay unchanged until a flush, unlock or fence.
-/// @param expected    one element; must stay unchanged until a flush, unlock or fence.
-/// @param out_result  room for one element, separate from the other two; available after a flush,
+/// @param value       One element; must stay unchanged until a flush, unlock or fence.
+/// @param expected    One element; must stay unchanged until a flush, unlock or fence.
+/// @param out_result  Room for one element, separate from the other two; available after a flush,
 ///                    unlock or fence.
-/// @param dtype       an integer dtype, BYTE or BOOL.
-/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
-/// @param disp        offset in the target's part, in steps of the target's disp_unit.
-/// @return DTL_ERROR_TYPE: `dtype` is none of these. DTL_ERROR_INVALID_ARGUMENT: a buffer is
-///         invalid, `out_result` overlaps another one, or this rank is the target and one of them
-///         overlaps the element there. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+/// @param dtype       An integer dtype, BYTE or BOOL.
+/// @param target      A rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        Offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_TYPE: `dtype` is not an integer, BYTE or BOOL. DTL_ERROR_INVALID_ARGUMENT: a
+///         buffer is invalid, `out_result` overlaps another one, or this rank is the target and one
+///         of them overlaps the element there. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
@@ -9071,10 +9068,10 @@ pub unsafe fn dtl_win_compare_and_swap(
 unsafe extern "C" {
 
 /// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, limits of the control
-/// groups (a container, a batch system), and name. Each call reads system files, which takes some
+/// groups (a container, a batch system), and name. Each call reads system files, which takes about
 /// 100 us.
 ///
-/// @param out_topology  start from DTL_TOPOLOGY_INIT. A value that the system does not report is 0;
+/// @param out_topology  Start from DTL_TOPOLOGY_INIT. A value that the system does not report is 0;
 ///                      this is no failure.
 /// Threads: any; cpus_allowed is that of the calling thread. Equivalent: hwloc_topology_load, in
 /// part.
@@ -9083,10 +9080,10 @@ pub unsafe fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_status_t;
 /// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
 /// on.
 ///
-/// @param out_cpus  room for `cap` numbers, in ascending order. NULL with cap 0: only the number is
+/// @param out_cpus  Room for `cap` numbers, in ascending order. NULL with cap 0: only the number is
 ///                  returned.
-/// @param cap       length of `out_cpus`, in elements.
-/// @param out_len   number of CPUs; written also if they do not fit.
+/// @param cap       Length of `out_cpus`, in elements.
+/// @param out_len   Number of CPUs; written even if they do not fit.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than *out_len. DTL_ERROR_NOT_SUPPORTED: the
 ///         kernel does not report the CPUs. Equivalent: sched_getaffinity.
 pub unsafe fn dtl_affinity(
@@ -9099,7 +9096,7 @@ pub unsafe fn dtl_affinity(
 /// call. Kinds "self", "threads", "shm" and "hier" have this information. For every other kind it
 /// comes from the launcher's environment, if that describes the same rank and size.
 ///
-/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. For several nodes, launchers provide
+/// @param out_topology  Start from DTL_COMM_TOPOLOGY_INIT. For several nodes, launchers provide
 ///                      only local_rank and local_size; node and nodes are then -1.
 /// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor the launcher provides it; the text gives
 ///         the reason.
@@ -9109,11 +9106,11 @@ pub unsafe fn dtl_comm_topology(
     out_topology: *mut dtl_comm_topology_t,
 ) -> dtl_status_t;
 
-/// Returns the node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A
+/// Returns the node that a rank runs on, 0 to nodes-1. Ranks with the same number share memory. A
 /// local call.
 ///
-/// @param rank      0 ... size-1.
-/// @param out_node  number of the node.
+/// @param rank      0 to size-1.
+/// @param out_node  Number of the node.
 /// @return DTL_ERROR_INVALID_RANK: `rank` is not in the communicator. DTL_ERROR_NOT_SUPPORTED: the
 ///         node is not known, see dtl_comm_topology.
 pub unsafe fn dtl_comm_node_of(
@@ -9133,9 +9130,9 @@ unsafe extern "C" {
 /// such that the largest is as small as possible (then the next, and so on), in descending order. A
 /// local call.
 ///
-/// @param size  number of ranks, at least 1.
+/// @param size  Number of ranks, at least 1.
 /// @param dims  `ndim` sizes. Those that are not 0 stay. Unchanged after a failure.
-/// @param ndim  number of dimensions, 1 to 16.
+/// @param ndim  Number of dimensions, 1 to 16.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the given sizes do not divide `size`, or `size` or `ndim` is
 ///         out of range. Equivalent: MPI_Dims_create.
 pub unsafe fn dtl_cart_dims(size: i32, dims: *mut i32, ndim: i32) -> dtl_status_t;
@@ -9146,10 +9143,10 @@ pub unsafe fn dtl_cart_dims(size: i32, dims: *mut i32, ndim: i32) -> dtl_status_
 /// @param dims      `ndim` sizes, each at least 1, with at most INT32_MAX ranks in total.
 /// @param periods   `ndim` flags: not 0 means that the dimension is periodic. NULL: no dimension
 ///                  is.
-/// @param coords    `ndim` coordinates, 0 ... size of the dimension - 1; any number in a periodic
+/// @param coords    `ndim` coordinates, 0 to size of the dimension - 1; any number in a periodic
 ///                  dimension.
-/// @param ndim      number of dimensions, 1 to 16.
-/// @param out_rank  the rank.
+/// @param ndim      Number of dimensions, 1 to 16.
+/// @param out_rank  The rank.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate is outside of a dimension that is not periodic,
 ///         or `dims` or `ndim` is out of range. Equivalent: MPI_Cart_rank.
 pub unsafe fn dtl_cart_rank(
@@ -9163,9 +9160,9 @@ pub unsafe fn dtl_cart_rank(
 /// Returns the position of a rank in a grid, the inverse of dtl_cart_rank. A local call.
 ///
 /// @param dims        `ndim` sizes, as for dtl_cart_rank.
-/// @param ndim        number of dimensions, 1 to 16.
-/// @param rank        0 ... product of dims - 1.
-/// @param out_coords  room for `ndim` coordinates.
+/// @param ndim        Number of dimensions, 1 to 16.
+/// @param rank        0 to product of dims - 1.
+/// @param out_coords  Room for `ndim` coordinates.
 /// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT: `dims` or
 ///         `ndim` is out of range. Equivalent: MPI_Cart_coords.
 pub unsafe fn dtl_cart_coords(
@@ -9177,16 +9174,16 @@ pub unsafe fn dtl_cart_coords(
 
 /// Returns the source and destination of a shift along a dimension, for dtl_comm_sendrecv. Every
 /// rank sends to the rank that is `displacement` steps further and receives from the rank as many
-/// steps before. Beyond an open border the result is DTL_PROC_NULL. A local call.
+/// steps back. Beyond an open border the result is DTL_PROC_NULL. A local call.
 ///
 /// @param dims          `ndim` sizes, as for dtl_cart_rank.
 /// @param periods       `ndim` flags, as for dtl_cart_rank; NULL: no dimension is periodic.
-/// @param ndim          number of dimensions, 1 to 16.
-/// @param rank          rank that shifts.
-/// @param dimension     0 ... ndim-1.
-/// @param displacement  number of steps; negative: in the other direction.
-/// @param out_source    rank to receive from.
-/// @param out_dest      rank to send to.
+/// @param ndim          Number of dimensions, 1 to 16.
+/// @param rank          Rank that shifts.
+/// @param dimension     0 to ndim-1.
+/// @param displacement  Number of steps; negative: in the other direction.
+/// @param out_source    Rank to receive from.
+/// @param out_dest      Rank to send to.
 /// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT:
 ///         `dimension`, `dims` or `ndim` is out of range. Equivalent: MPI_Cart_shift.
 pub unsafe fn dtl_cart_shift(

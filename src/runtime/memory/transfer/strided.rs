@@ -68,22 +68,15 @@ impl StridedPlan {
         if axes.shape.contains(&0) {
             return Ok(None);
         }
-        let strides = axes.dst_strides.iter().zip(axes.src_strides);
-        let mut list: Vec<_> = axes
-            .shape
-            .iter()
-            .zip(strides)
-            .map(|(&count, (&dst, &src))| Axis { count, dst, src })
-            .collect();
-        list.retain(|axis| axis.count > 1);
-        let reach = |stride: fn(&Axis) -> i64| span(&list, stride, axes.element_bytes).ok_or(());
-        let (Ok(dst), Ok(src)) = (reach(|axis| axis.dst), reach(|axis| axis.src)) else {
+        let Some((mut list, dst, src)) = in_bytes(axes) else {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "shape {:?} with strides {:?} and {:?}: more bytes than memory can hold",
+                "shape {:?} with dst_strides {:?} and src_strides {:?}, elements of {} bytes: more \
+                 bytes than memory can hold",
                 axes.shape,
                 axes.dst_strides,
-                axes.src_strides
+                axes.src_strides,
+                axes.element_bytes
             );
         };
         list.sort_by_key(|axis| {
@@ -92,8 +85,8 @@ impl StridedPlan {
         if !is_apart(&list, axes.element_bytes) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "destination strides {:?} of shape {:?}, elements of {} bytes: elements lie on \
-                 each other, or their axes are woven into each other",
+                "dst_strides {:?} of shape {:?}, elements of {} bytes: destination elements \
+                 overlap, or destination axes interleave",
                 axes.dst_strides,
                 axes.shape,
                 axes.element_bytes
@@ -126,7 +119,7 @@ impl StridedPlan {
         }
         self.by_pieces(inside, &to, &from).map_err(|error| {
             error.within(&format!(
-                "copy of shape {:?} from strides {:?} to {:?} (in bytes)",
+                "copy of shape {:?} from strides {:?} to {:?}",
                 axes.shape, axes.src_strides, axes.dst_strides
             ))
         })
@@ -179,6 +172,23 @@ impl StridedPlan {
             }
         }
     }
+}
+
+/// Returns the axes of more than one element, with strides in bytes, and the extents of destination
+/// and source. Returns `None` if a number of bytes exceeds isize::MAX.
+fn in_bytes(axes: &Axes<'_>) -> Option<(Vec<Axis>, (u64, u64), (u64, u64))> {
+    let element = i64::try_from(axes.element_bytes).ok()?;
+    let mut list = Vec::with_capacity(axes.shape.len());
+    for (&count, (dst, src)) in axes.shape.iter().zip(axes.dst_strides.iter().zip(axes.src_strides))
+    {
+        if count > 1 {
+            let (dst, src) = (dst.checked_mul(element)?, src.checked_mul(element)?);
+            list.push(Axis { count, dst, src });
+        }
+    }
+    let reach = |stride: fn(&Axis) -> i64| span(&list, stride, axes.element_bytes);
+    let (dst, src) = (reach(|axis| axis.dst)?, reach(|axis| axis.src)?);
+    Some((list, dst, src))
 }
 
 /// Returns the number of bytes of the layout before its first element (nonzero only with negative
@@ -270,17 +280,17 @@ fn step(at: &mut [u64; MOST_AXES], axes: &[Axis]) -> bool {
     false
 }
 
-/// Returns the strides in bytes of an array with contiguous elements, in which the last axis varies
-/// fastest. Returns `None` if the number of bytes overflows.
-pub fn dense(shape: &[u64], element_bytes: u64) -> Option<Vec<i64>> {
-    let mut stride = Some(element_bytes);
+/// Returns the strides in elements of an array with contiguous elements, in which the last axis
+/// varies fastest. A stride that overflows is i64::MAX, which no plan accepts.
+pub fn dense(shape: &[u64]) -> Vec<i64> {
+    let mut stride = 1_u64;
     let mut strides = Vec::with_capacity(shape.len());
     for &count in shape.iter().rev() {
-        strides.push(i64::try_from(stride?).ok()?);
-        stride = stride.and_then(|bytes| bytes.checked_mul(count.max(1)));
+        strides.push(i64::try_from(stride).unwrap_or(i64::MAX));
+        stride = stride.saturating_mul(count.max(1));
     }
     strides.reverse();
-    Some(strides)
+    strides
 }
 
 /// Returns the lowest address of a strided layout: `below` bytes before its first element.

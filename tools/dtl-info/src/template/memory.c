@@ -28,8 +28,8 @@ dtl_memory_vtable_t @ID@_memory_table(void)
     /* Optional. A slot that stays NULL:
      *
      *   dtl_status_t kind_info(void *self, dtl_enum_word_t kind, dtl_mem_kind_info_t *out_info)
-     *       Describes a kind: `properties` (DTL_MEMORY_HOST_ACCESSIBLE …), `alignment` that every allocation
-     *       has, `name`. DTL_ERROR_NOT_SUPPORTED for kinds that you do not have.
+     *       Describes a kind: `properties` (DTL_MEMORY_HOST_ACCESSIBLE and the like), `alignment` that every
+     *       allocation has, `name`. DTL_ERROR_NOT_SUPPORTED for kinds that you do not have.
      *       NULL: DTL_MEMORY_HOST is host memory, DTL_MEMORY_DEVICE only this backend can touch.
      *   dtl_status_t memory_info(void *self, uint64_t *out_free, uint64_t *out_total)
      *       Bytes; 0 = unknown.                                             NULL: DTL_ERROR_NOT_SUPPORTED.
@@ -44,6 +44,30 @@ dtl_memory_vtable_t @ID@_memory_table(void)
      *       There: the same memory at an address of its own. DTL_ERROR_INVALID_HANDLE if it is gone.
      *   dtl_status_t close_handle(void *self, void *ptr, uint64_t size_bytes, uint64_t alignment,
      *                             dtl_enum_word_t kind)
-     *       Lets go of what import_handle gave. */
+     *       Unmaps memory of import_handle; it stays allocated for its other users.
+     *
+     * Both of these, or none (then alloc at once, and free when the work in the stream is done):
+     *   dtl_status_t alloc_async(void *self, void *stream, uint64_t size_bytes, uint64_t alignment,
+     *                            dtl_enum_word_t kind, void **out_ptr)
+     *       Allocates in the order of the stream and on its device. Later work of the stream may use the memory.
+     *   dtl_status_t free_async(void *self, void *stream, void *ptr, uint64_t size_bytes, uint64_t alignment,
+     *                           dtl_enum_word_t kind)
+     *       Frees memory of alloc or alloc_async after the work that is in the stream.
+     *
+     * Both of these, or none (then dtl_mem_register_host: DTL_ERROR_NOT_SUPPORTED):
+     *   dtl_status_t register_host(void *self, void *ptr, uint64_t size_bytes)
+     *       Makes host memory of the program memory of kind DTL_MEMORY_PINNED. Ranges do not overlap.
+     *   dtl_status_t unregister_host(void *self, void *ptr, uint64_t size_bytes)
+     *       Undoes register_host, with the same range.
+     *
+     *   dtl_status_t export_dmabuf(void *self, void *ptr, uint64_t size_bytes, int32_t *out_fd,
+     *                              uint64_t *out_offset_bytes)
+     *       Writes a new file descriptor, which the caller owns, and the offset of the range in its dma-buf.
+     *                                                                       NULL: DTL_ERROR_NOT_SUPPORTED.
+     *   dtl_status_t pointer_info(void *self, const void *ptr, dtl_mem_info_t *out_info)
+     *       Describes memory that the program allocated through the driver: device, kind, base, size_bytes.
+     *       DTL_ERROR_NOT_FOUND: the driver does not recognize the address. It is called for every buffer that the
+     *       library does not recognize, so it must be fast. It must not read the memory.
+     *                                   NULL: only memory passed to dtl_mem_adopt is recognized. */
     return table;
 }

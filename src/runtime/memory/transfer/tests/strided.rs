@@ -25,17 +25,17 @@ fn axes_are_put_together() {
         let plan = plan(shape, dst, src, 4).unwrap().unwrap();
         (plan.axes.len(), plan.run)
     };
-    assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[48, 16, 4]), (0, 96));
-    assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[96, 32, 4]), (1, 16), "rows of one pitch");
-    assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[480, 32, 4]), (2, 16));
-    assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[4, 8, 24]), (3, 4), "turned");
+    assert_eq!(of(&[2, 3, 4], &[12, 4, 1], &[12, 4, 1]), (0, 96));
+    assert_eq!(of(&[2, 3, 4], &[12, 4, 1], &[24, 8, 1]), (1, 16), "rows of one pitch");
+    assert_eq!(of(&[2, 3, 4], &[12, 4, 1], &[120, 8, 1]), (2, 16));
+    assert_eq!(of(&[2, 3, 4], &[12, 4, 1], &[1, 2, 6]), (3, 4), "turned");
     assert_eq!(
-        of(&[2, 3, 4], &[48, 16, 4], &[24, 8, 48]),
+        of(&[2, 3, 4], &[12, 4, 1], &[6, 2, 12]),
         (2, 4),
         "turned, but two stay side by side"
     );
     assert_eq!(
-        of(&[1, 3, 1], &[-7, 4, 1000], &[9, 4, 3]),
+        of(&[1, 3, 1], &[-7, 1, 1000], &[9, 1, 3]),
         (0, 12),
         "strides of one element say nothing"
     );
@@ -50,10 +50,9 @@ fn what_cannot_be_is_refused() {
     };
     use crate::abi::status::*;
     assert_eq!(status(&[2; 9], &[1; 9], 1), DTL_ERROR_NOT_SUPPORTED);
-    assert_eq!(status(&[2, 2], &[4, 4], 4), DTL_ERROR_INVALID_ARGUMENT, "two on each other");
+    assert_eq!(status(&[2, 2], &[1, 1], 4), DTL_ERROR_INVALID_ARGUMENT, "two on each other");
     assert_eq!(status(&[2], &[0], 4), DTL_ERROR_INVALID_ARGUMENT);
-    assert_eq!(status(&[2], &[3], 4), DTL_ERROR_INVALID_ARGUMENT);
-    assert_eq!(status(&[u64::MAX, 2], &[i64::MAX, 8], 4), DTL_ERROR_INVALID_ARGUMENT);
+    assert_eq!(status(&[u64::MAX, 2], &[i64::MAX, 2], 4), DTL_ERROR_INVALID_ARGUMENT);
     assert_eq!(status(&[2], &[i64::MIN], 4), DTL_ERROR_INVALID_ARGUMENT, "too far");
     assert_eq!(status(&[2], &[8], 0), DTL_ERROR_INVALID_ARGUMENT);
 }
