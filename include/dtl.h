@@ -166,6 +166,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/// Version of this header. dtl_version_string returns that of the library.
 #define DTL_VERSION_MAJOR 0
 #define DTL_VERSION_MINOR 2
 #define DTL_VERSION_PATCH 0

@@ -1,14 +1,16 @@
-//! `dtl-info explain`: the manual page of a function, type, constant or noun, or what a status or an
-//! environment variable means.
+//! `dtl-info explain`: the manual page of a function, type, macro, constant or noun, what a status or an
+//! environment variable means, or what is near a name of another interface.
 
 use crate::environment;
 use clap::Args;
-use manual::{Api, Page, noun, plain};
+use manual::{Api, Page, noun, overview, plain};
 
-/// Explain a status, a function, a type, a constant or an environment variable
+/// Explain a status, a function, a type, a macro, a constant, an environment variable or a name of MPI
+/// or CUDA
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Its name (dtl_comm_send, dtl_comm, DTL_ERROR_TIMEOUT, DTL_COMM), or the number of a status (106)
+    /// Its name (dtl_comm_send, dtl_comm, DTL_ERROR_TIMEOUT, DTL_COMM, MPI_Send), or the number of a
+    /// status (106); libdtl: the rules and all sections
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 }
@@ -24,6 +26,9 @@ fn text(api: &Api, name: &str) -> Result<String, String> {
     if let Some(item) = api.find(name).or_else(|| name.parse().ok().and_then(|n| api.status(n))) {
         return Ok(plain::page(&Page::of(api, item)));
     }
+    if name == overview::OVERVIEW {
+        return Ok(plain::page(&overview::page(api)));
+    }
     if let Some(page) = noun::page(api, name) {
         return Ok(plain::page(&page));
     }
@@ -35,11 +40,17 @@ fn text(api: &Api, name: &str) -> Result<String, String> {
         };
         return Ok(plain::variable(variable.name, variable.meaning, &value));
     }
+    if let Some(page) = overview::of_equivalents(api, name) {
+        return Ok(plain::page(&page));
+    }
     let names = variables.iter().map(|one| one.name);
     let similar = api.similar(name, names);
     let hint = match similar.is_empty() {
-        true => "names are those of dtl.h, and of dtl-info --env".to_owned(),
+        true => "names are those of dtl.h and of dtl-info --env, and equivalents in MPI and CUDA"
+            .to_owned(),
         false => format!("did you mean {}?", similar.join(", ")),
     };
-    Err(format!("explain: no function, type, noun, constant or variable is named {name}: {hint}"))
+    Err(format!(
+        "explain: no function, type, macro, noun, constant or variable is named {name}: {hint}"
+    ))
 }

@@ -95,7 +95,7 @@ fn the_json_says_the_same() {
     let all = json(&["--json"], &[]);
     assert_eq!(
         (all["version"].as_str(), all["abi_version"].as_u64()),
-        (Some(env!("CARGO_PKG_VERSION")), Some(1))
+        (Some(env!("CARGO_PKG_VERSION")), Some(2))
     );
     let machine = &all["machine"];
     assert!(
@@ -294,6 +294,15 @@ fn names_are_explained() {
     assert!(explained("106").contains("RETURNED BY"));
     let text = explained("DTL_COMM");
     assert!(text.contains("environment variable") && text.contains("\"shm\""), "{text}");
+    for (name, part) in [
+        ("DTL_CHECK", "#define DTL_CHECK(call)"),
+        ("DTL_PLUGIN_INIT", "dtl_plugin_t: "),
+        ("MPI_Send", "dtl_comm_send\n"),
+        ("cudaMalloc", "dtl_mem_alloc\n"),
+        ("libdtl", "1. Names and order."),
+    ] {
+        assert!(explained(name).contains(part), "{name}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use crate::facts::{Fact, Facts};
 use crate::source::{HEADERS, Item, Kind, Source, docs, path_name, plain, shown};
 use crate::texts::{self, Text};
-use crate::{Outcome, emit, initial, source, types};
+use crate::{Outcome, emit, initial, macros, source, types};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -70,6 +70,7 @@ pub fn description(root: &Path) -> Outcome<Value> {
             }
             sections.push(json!({ "title": section.title.replace('\n', " "), "items": items }));
         }
+        sections.extend(macros::section(root, &source, header)?);
     }
     wrong.extend(clashes(&source));
     if !wrong.is_empty() {

@@ -18,6 +18,11 @@ const TEMPLATES: [&str; 4] = [
     include_str!("../templates/dtl_backend.h"),
 ];
 
+/// Returns the template of a header.
+pub fn template(header: &str) -> Option<&'static str> {
+    HEADERS.iter().zip(TEMPLATES).find(|(name, _)| **name == header).map(|(_, text)| text)
+}
+
 /// Returns the text of each header.
 pub fn headers(root: &Path) -> Outcome<Vec<(&'static str, String)>> {
     let source = source::read(root)?;
@@ -134,9 +139,11 @@ pub fn version(root: &Path) -> Outcome<String> {
     Ok(version.ok_or("Cargo.toml has no version line")?.trim_matches('"').to_owned())
 }
 
-fn version_macros(root: &Path) -> Outcome<String> {
+pub fn version_macros(root: &Path) -> Outcome<String> {
     let version = version(root)?;
-    let mut text = String::new();
+    let mut text = String::from(
+        "/// Version of this header. dtl_version_string returns that of the library.\n",
+    );
     for (name, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(version.split('.')) {
         writeln!(text, "#define DTL_VERSION_{name} {number}")?;
     }

@@ -16,6 +16,7 @@ mod emit;
 mod facts;
 mod initial;
 mod layouts;
+mod macros;
 mod rust;
 mod source;
 #[cfg(test)]

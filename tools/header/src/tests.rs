@@ -191,3 +191,16 @@ fn parameters_stand_one_by_one_with_their_direction() {
     assert_eq!(doxygen::parameters(before, &directions).unwrap(), after);
     assert!(doxygen::parameters("/// @param c  odd\n", &directions).is_err());
 }
+
+#[test]
+fn macros_and_inline_functions_are_described() {
+    let text = "/// Calls.\n/// Once.\n#define DTL_DO(x) \\\n    (x)\n\n/// Marks.\n#if A\n#define DTL_M a\n\
+                #else\n#define DTL_M\n#endif\n\n#define DTL_GUARD_H\n\n/// Adds.\n\
+                static inline DTL_CONSTEXPR int *dtl_add(int a)\n{\n}\n\n/// Not shown.\n#define DTL_X_ 1\n";
+    let items = crate::macros::items(text, "dtl.h");
+    let part = |key: &str| items.iter().map(|one| one[key].as_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!(part("name"), ["DTL_DO", "DTL_M", "dtl_add"]);
+    assert_eq!(part("declaration"), ["#define DTL_DO(x)", "#define DTL_M", "int *dtl_add(int a);"]);
+    assert_eq!(part("text"), ["Calls. Once.", "Marks.", "Adds."]);
+    assert_eq!(part("kind"), ["macro", "macro", "inline"]);
+}

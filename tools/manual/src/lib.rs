@@ -4,6 +4,8 @@
 //! In reading order:
 //! - `page`: contents of a page, without a format
 //! - `noun`: the page of a noun, which lists its functions
+//! - `overview`: the page of the library, and names of other interfaces
+//! - `statuses`: reasons of statuses
 //! - `words`: sentences for the facts of parameters and calls
 //! - `roff`: pages in the format of `man`
 //! - `plain`: pages as text
@@ -16,12 +18,14 @@
 
 mod markdown;
 pub mod noun;
+pub mod overview;
 mod page;
 pub mod plain;
 pub mod programs;
 mod reference;
 pub mod roff;
 pub mod site;
+mod statuses;
 #[cfg(test)]
 mod tests;
 #[path = "../../../src/runtime/settings/variables.rs"]
@@ -32,6 +36,7 @@ mod words;
 pub use self::page::{Block, Page};
 
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// Description of the interface that belongs to this version of the library.
 const DESCRIPTION: &str = include_str!("../../../include/dtl-api.json");
@@ -39,6 +44,8 @@ const DESCRIPTION: &str = include_str!("../../../include/dtl-api.json");
 /// The interface: all items by name, in the order of the headers, with the titles of their sections.
 pub struct Api {
     description: Value,
+    /// Places of the items by name: section, and item in it.
+    places: HashMap<String, (usize, usize)>,
 }
 
 /// Item of the interface, and the section of a header that it stands in.
@@ -56,8 +63,15 @@ impl Api {
     /// # Errors
     /// The description is not JSON.
     pub fn read() -> Result<Api, String> {
-        let description = serde_json::from_str(DESCRIPTION);
-        Ok(Api { description: description.map_err(|error| format!("dtl-api.json: {error}"))? })
+        let description: Result<Value, _> = serde_json::from_str(DESCRIPTION);
+        let description = description.map_err(|error| format!("dtl-api.json: {error}"))?;
+        let mut places = HashMap::new();
+        for (s, section) in list(&description["sections"]).enumerate() {
+            for (i, item) in list(&section["items"]).enumerate() {
+                places.insert(item["name"].as_str().unwrap_or_default().to_owned(), (s, i));
+            }
+        }
+        Ok(Api { description, places })
     }
 
     /// Returns the version of the library.
@@ -74,11 +88,29 @@ impl Api {
         })
     }
 
-    /// Returns the item `name`. Case does not matter.
+    /// Returns the item that is named exactly so.
+    pub(crate) fn get(&self, name: &str) -> Option<Item<'_>> {
+        let (section, item) = self.places.get(name)?;
+        let section = &self.description["sections"][section];
+        let title = section["title"].as_str().unwrap_or_default();
+        Some(Item { title, item: &section["items"][item] })
+    }
+
+    /// Returns the macros of null handles and of initial values, each with its type.
+    pub fn type_macros(&self) -> impl Iterator<Item = (&str, Item<'_>)> {
+        self.items().flat_map(|one| {
+            [&one.item["null"], &one.item["init"]]
+                .into_iter()
+                .filter_map(move |name| Some((name.as_str()?, one)))
+        })
+    }
+
+    /// Returns the item `name`, and the type of a macro of its null handle or initial value. Case
+    /// does not matter.
     pub fn find(&self, name: &str) -> Option<Item<'_>> {
-        let all = || self.items();
-        let exact = all().find(|one| one.name() == name);
-        exact.or_else(|| all().find(|one| one.name().eq_ignore_ascii_case(name)))
+        let all = || self.items().map(|one| (one.name(), one)).chain(self.type_macros());
+        let alike = || all().find(|(other, _)| other.eq_ignore_ascii_case(name));
+        self.get(name).or_else(|| alike().map(|(_, one)| one))
     }
 
     /// Returns the statuses that any function may return.
@@ -99,7 +131,8 @@ impl Api {
         others: impl Iterator<Item = &'a str>,
     ) -> Vec<&'a str> {
         let name = name.to_lowercase();
-        let names = self.items().map(|one| one.name()).chain(others);
+        let macros = self.type_macros().map(|(name, _)| name);
+        let names = self.items().map(|one| one.name()).chain(macros).chain(others);
         let mut near: Vec<_> =
             names.map(|other| (distance(&name, &other.to_lowercase()), other)).collect();
         near.retain(|(distance, _)| *distance <= (name.len() / 3).min(4));
@@ -114,10 +147,16 @@ impl<'a> Item<'a> {
         self.item["name"].as_str().unwrap_or_default()
     }
 
-    /// Returns the kind of the item: function, struct, handle, callback, integer or constant.
+    /// Returns the kind of the item: function, struct, handle, callback, integer, constant, macro or
+    /// inline (function).
     pub fn kind(&self) -> &'a str {
         self.item["kind"].as_str().unwrap_or_default()
     }
+}
+
+/// Returns a text with the paths of documents as they are installed.
+fn installed(text: &str) -> String {
+    text.replace("docs/", "share/doc/dtl/")
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {

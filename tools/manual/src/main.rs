@@ -1,15 +1,15 @@
-//! dtl-manual: writes the manual pages of section 3, one for each function, type and noun, or
+//! dtl-manual: writes the manual pages of section 3, one for each function, type, macro and noun, or
 //! the sources of the documentation site.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks")]
 
-use manual::{Api, Page, noun, roff, site};
+use manual::{Api, Page, noun, overview, roff, site};
 use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: dtl-manual FOLDER
-  writes FOLDER/NAME.3 for each function, handle, struct, callback and integer type of the headers,
-  and for each noun (dtl_comm)
+  writes FOLDER/NAME.3 for each function, handle, struct, callback, integer type and macro of the
+  headers, for each noun (dtl_comm), and the overview libdtl.3
        dtl-manual --site REPOSITORY FOLDER
   writes a book for mdBook into FOLDER: the documents of the repository, and the reference";
 
@@ -42,9 +42,11 @@ fn write(folder: &Path) -> Result<usize, String> {
     let items = api.items().filter(|item| item.kind() != "constant");
     let nouns = noun::all(&api);
     let nouns = nouns.iter().filter_map(|name| noun::page(&api, name));
-    for page in items.map(|item| Page::of(&api, item)).chain(nouns) {
-        let file = folder.join(format!("{}.3", page.name));
-        let text = roff::page(&page, api.version());
+    let pages = items.map(|item| Page::of(&api, item)).chain(nouns).chain([overview::page(&api)]);
+    let pages = pages.map(|page| (page.name.clone(), roff::page(&page, api.version())));
+    let aliases = api.type_macros().map(|(name, of)| (name.to_owned(), roff::alias(of.name())));
+    for (name, text) in pages.chain(aliases) {
+        let file = folder.join(format!("{name}.3"));
         std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
         count += 1;
     }

@@ -1,22 +1,28 @@
 //! Text in Markdown, with links from the names of the interface to their places in the reference.
 
-use crate::page::capital;
-use crate::{Api, Block, Page};
+use crate::page::{ANY_CALL, capital};
+use crate::{Block, Page};
 use std::collections::BTreeMap;
 
-/// Places of all names in the reference: file and anchor.
-pub(crate) struct Links(pub(crate) BTreeMap<String, String>);
+/// Targets of links.
+#[derive(Default)]
+pub(crate) struct Links {
+    /// Places of all names in the reference: file and anchor.
+    pub(crate) places: BTreeMap<String, String>,
+    /// Titles of the pages of `docs`, by their paths in the repository.
+    pub(crate) titles: BTreeMap<String, String>,
+}
 
 impl Links {
     /// Returns true for a name of the interface, with or without "()".
     pub(crate) fn has(&self, code: &str) -> bool {
-        self.0.contains_key(code.trim_end_matches("()"))
+        self.places.contains_key(code.trim_end_matches("()"))
     }
 
     /// Returns a name as code, with a link if it is a name of the interface. `folder` leads from
     /// the page to the folder of the reference.
     pub(crate) fn name(&self, code: &str, folder: &str) -> String {
-        match self.0.get(code.trim_end_matches("()")) {
+        match self.places.get(code.trim_end_matches("()")) {
             Some(place) => format!("[`{code}`]({folder}{place})"),
             None => format!("`{code}`"),
         }
@@ -34,13 +40,31 @@ impl Links {
             let letters: Vec<char> = piece.chars().collect();
             for run in letters.chunk_by(|a, b| is_part(*a) && is_part(*b)) {
                 let word: String = run.iter().collect();
-                match self.0.contains_key(&word) {
+                match self.places.contains_key(&word) {
                     true => result.push_str(&self.name(&word, "")),
                     false => result.push_str(&escaped(&word)),
                 }
             }
         }
-        with_documents(&result)
+        self.with_documents(&result)
+    }
+
+    /// Makes links of the paths of documents: the header names them from the top of the repository.
+    fn with_documents(&self, text: &str) -> String {
+        let mut pieces = text.split("docs/");
+        let mut result = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            match piece.split_once(".md") {
+                Some((path, rest)) if !path.contains([' ', '\n']) => {
+                    let title = self.titles.get(&format!("docs/{path}.md"));
+                    let title =
+                        title.map_or_else(|| format!("docs/{path}.md"), |title| escaped(title));
+                    result.push_str(&format!("[{title}](../{path}.md){rest}"));
+                }
+                _ => result.push_str(&format!("docs/{piece}")),
+            }
+        }
+        result
     }
 
     /// Returns a cell of a table.
@@ -49,7 +73,7 @@ impl Links {
     }
 
     /// Returns the contents of a page, without its name.
-    pub(crate) fn page(&self, api: &Api, page: &Page) -> String {
+    pub(crate) fn page(&self, page: &Page) -> String {
         let mut text = String::new();
         let mut heading = "";
         for (index, block) in page.blocks.iter().enumerate() {
@@ -59,22 +83,18 @@ impl Links {
                 Block::Heading(next) => {
                     heading = next;
                     text.push_str(&titled(next));
-                    let mut rest = page.blocks[index + 1..].iter();
-                    if *next == "ERRORS" && !rest.any(|one| is_own(api, one)) {
-                        text.push_str("\n**Statuses**: those of [any call](any-call.md).\n");
-                    } else if *next == "ERRORS" {
-                        text.push_str("\n**Statuses**: those of [any call](any-call.md), and\n\n");
-                    }
                 }
                 // The page has them all.
                 _ if heading == "SEE ALSO" => {}
+                // They have a page of their own.
+                Block::Paragraph(words) if words.starts_with(ANY_CALL) => {
+                    text.push_str("\nAlso the statuses of [any call](any-call.md).\n");
+                }
                 Block::Paragraph(words) if heading == "NOTES" => {
                     text.push_str(&format!("- {}\n", self.cell(words)));
                 }
                 Block::Paragraph(words) => text.push_str(&format!("\n{}\n", self.text(words))),
                 Block::Code(lines) => text.push_str(&format!("\n```c\n{lines}\n```\n")),
-                // They are on a page of their own.
-                Block::Term(..) if heading == "ERRORS" && !is_own(api, block) => {}
                 Block::Term(term, words) if heading == "PARAMETERS" => {
                     if is_first {
                         text.push_str("\n| parameter | | meaning |\n|---|---|---|\n");
@@ -90,6 +110,7 @@ impl Links {
                     text.push_str(&format!("| `{term}` | {} |\n", self.cell(words)));
                 }
                 Block::Term(term, words) => {
+                    text.push_str(if is_first { "\n" } else { "" });
                     text.push_str(&format!("- {}: {}\n", self.name(term, ""), self.cell(words)));
                 }
             }
@@ -98,17 +119,10 @@ impl Links {
     }
 }
 
-/// Returns true for a term that is no status of any call.
-fn is_own(api: &Api, block: &Block) -> bool {
-    matches!(block, Block::Term(term, _) if api.universal_statuses().all(|one| one != term))
-}
-
 /// Returns the line that begins a section of an item.
 fn titled(heading: &str) -> String {
     match heading {
-        "SYNOPSIS" | "DESCRIPTION" | "PARAMETERS" | "FIELDS" | "ERRORS" | "SEE ALSO" => {
-            String::new()
-        }
+        "SYNOPSIS" | "DESCRIPTION" | "PARAMETERS" | "FIELDS" | "SEE ALSO" => String::new(),
         "NOTES" => "\n**Notes**\n\n".to_owned(),
         "FUNCTIONS" => "\n**Used by**\n".to_owned(),
         other => format!("\n**{}**\n", capital(&other.to_lowercase())),
@@ -123,21 +137,6 @@ fn escaped(text: &str) -> String {
             result.push('\\');
         }
         result.push(letter);
-    }
-    result
-}
-
-/// Makes links of the paths of documents: the header names them from the top of the repository.
-fn with_documents(text: &str) -> String {
-    let mut pieces = text.split("docs/");
-    let mut result = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        match piece.split_once(".md") {
-            Some((path, rest)) if !path.contains([' ', '\n']) => {
-                result.push_str(&format!("[docs/{path}.md](../{path}.md){rest}"));
-            }
-            _ => result.push_str(&format!("docs/{piece}")),
-        }
     }
     result
 }

@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 pub fn all(api: &Api) -> BTreeSet<String> {
     let noun = |name: &str| name.split('_').take(2).collect::<Vec<_>>().join("_");
     let of_kind = |kind| api.items().filter(move |item| item.kind() == kind).map(|one| one.name());
-    let functions: Vec<String> = of_kind("function").map(noun).collect();
+    let functions = of_kind("function").chain(of_kind("inline")).map(noun);
+    let functions: Vec<String> = functions.collect();
     let several = |noun: &&String| functions.iter().filter(|other| other == noun).count() > 1;
     let mut nouns: BTreeSet<String> = functions.iter().filter(several).cloned().collect();
     nouns.extend(of_kind("handle").map(|name| name.trim_end_matches("_t").to_owned()));
@@ -26,7 +27,7 @@ pub fn page(api: &Api, noun: &str) -> Option<Page> {
     let takes = |item: &Item<'_>| {
         list(&item.item["parameters"]).any(|one| mentions(&one["type"], &ty)) || is_own(item)
     };
-    let is_function = |item: &Item<'_>| item.kind() == "function";
+    let is_function = |item: &Item<'_>| matches!(item.kind(), "function" | "inline");
     let functions: Vec<Item<'_>> =
         api.items().filter(|item| is_function(item) && takes(item)).collect();
     let types: Vec<Item<'_>> = api
@@ -77,6 +78,6 @@ pub fn page(api: &Api, noun: &str) -> Option<Page> {
 }
 
 /// Returns the line of an item: its name and first sentence.
-fn term(item: &Item<'_>) -> Block {
+pub(crate) fn term(item: &Item<'_>) -> Block {
     Block::Term(item.name().to_owned(), format!("{}.", brief(item.item)))
 }

@@ -1,8 +1,15 @@
 //! Contents of manual pages, without a format.
 
+use crate::statuses::Returns;
 use crate::{Api, Item, list, words};
 use serde_json::Value;
-use std::collections::BTreeSet;
+
+/// First paragraph about the result of a function that returns a status.
+const SUCCESS: &str =
+    "DTL_SUCCESS, or another status; dtl_last_error() then returns the text of the failure.";
+
+/// Begins the list of statuses of any call.
+pub(crate) const ANY_CALL: &str = "Also the statuses of any call";
 
 /// Manual page.
 #[derive(Debug)]
@@ -37,6 +44,7 @@ impl Page {
         page.add_description(item);
         match item.kind() {
             "function" => page.add_function(api, item.item),
+            "macro" | "inline" => page.add_equivalent(item.item),
             "callback" => page.add_parameters(item.item),
             "struct" => page.add_fields(item.item),
             "constant" => page.add_uses(api, item),
@@ -57,7 +65,9 @@ impl Page {
         let name = item.name();
         let of = item.item;
         let text = match item.kind() {
-            "function" | "callback" => broken(of["declaration"].as_str().unwrap_or_default()),
+            "function" | "callback" | "macro" | "inline" => {
+                broken(of["declaration"].as_str().unwrap_or_default())
+            }
             "constant" => format!("#define {name} {}", of["value"]),
             "integer" => format!("typedef {} {name};", of["of"].as_str().unwrap_or_default()),
             "handle" => format!("typedef struct {{ uint64_t id; }} {name};"),
@@ -97,20 +107,19 @@ impl Page {
     }
 
     fn add_parameters(&mut self, item: &Value) {
-        let parameters = list(&item["parameters"]).filter(|one| !explained(one).is_empty());
-        let parameters: Vec<&Value> = parameters.collect();
+        let parameters: Vec<&Value> = list(&item["parameters"]).collect();
         if parameters.is_empty() {
             return;
         }
         self.add(Block::Heading("PARAMETERS"));
-        for one in parameters {
+        for one in &parameters {
             let name = one["name"].as_str().unwrap_or_default();
             let term = match one["direction"].as_str() {
                 Some("inout") => format!("{name} (in, out)"),
                 Some(direction) => format!("{name} ({direction})"),
                 None => name.to_owned(),
             };
-            self.add(Block::Term(term, explained(one)));
+            self.add(Block::Term(term, explained(one, &words::unexplained(one, &parameters))));
         }
     }
 
@@ -118,25 +127,21 @@ impl Page {
         self.add_parameters(function);
         let returns = &function["returns"];
         let is_status = returns["type"]["name"] == "dtl_status_t";
-        let text = explained(returns);
-        if !text.is_empty() || is_status {
-            self.add(Block::Heading("RETURN VALUE"));
-            if is_status {
-                let text = "DTL_SUCCESS, or a status; dtl_last_error() then says what was wrong.";
-                self.add(Block::Paragraph(text.to_owned()));
-            }
-            if !text.is_empty() {
-                self.add(Block::Paragraph(capital(&text)));
-            }
-        }
         if is_status {
-            self.add(Block::Heading("ERRORS"));
-            let own = list(&function["statuses"]).filter_map(Value::as_str);
-            let all: BTreeSet<&str> = own.chain(api.universal_statuses()).collect();
-            for status in all {
-                let text = api.find(status).map_or(String::new(), |item| brief(item.item) + ".");
-                self.add(Block::Term(status.to_owned(), text));
+            let mut text = Returns::read(returns["text"].as_str().unwrap_or_default());
+            text.complete(api, function);
+            self.add(Block::Heading("RETURN VALUE"));
+            self.add(Block::Paragraph(SUCCESS.to_owned()));
+            for general in [text.before, text.after].iter().filter(|text| !text.is_empty()) {
+                self.add(Block::Paragraph(capital(general)));
             }
+            let reasons = text.reasons.into_iter();
+            reasons.for_each(|(status, reason)| self.add(Block::Term(status, reason)));
+            let all: Vec<&str> = api.universal_statuses().collect();
+            self.add(Block::Paragraph(format!("{ANY_CALL}: {}.", all.join(", "))));
+        } else if !explained(returns, "").is_empty() {
+            self.add(Block::Heading("RETURN VALUE"));
+            self.add(Block::Paragraph(explained(returns, "")));
         }
         self.add(Block::Heading("NOTES"));
         for sentence in words::of_call(function) {
@@ -148,7 +153,7 @@ impl Page {
         self.add(Block::Heading("FIELDS"));
         for field in list(&structure["fields"]) {
             let name = field["name"].as_str().unwrap_or_default().to_owned();
-            self.add(Block::Term(name, explained(field)));
+            self.add(Block::Term(name, explained(field, "")));
         }
     }
 
@@ -183,14 +188,41 @@ impl Page {
         }
     }
 
-    /// Adds the other functions of the section, at most twelve.
+    fn add_equivalent(&mut self, item: &Value) {
+        if let Some(equivalent) = item["equivalent"].as_str() {
+            self.add(Block::Heading("NOTES"));
+            self.add(Block::Paragraph(format!("Equivalent: {equivalent}.")));
+        }
+    }
+
+    /// Adds the functions that the texts name; to a function also the others of its section, up to
+    /// twelve in all.
     fn add_see_also(&mut self, api: &Api, item: Item<'_>) {
-        let is_other = |one: &Item<'_>| {
-            one.title == item.title && one.kind() == "function" && one.name() != item.name()
-        };
-        let others: Vec<&str> =
-            api.items().filter(is_other).map(|one| one.name()).take(12).collect();
-        if !others.is_empty() && item.kind() == "function" {
+        let is_page = |one: &Item<'_>| matches!(one.kind(), "function" | "inline" | "macro");
+        let mut others: Vec<&str> = Vec::new();
+        let texts = self.blocks.iter().filter_map(|block| match block {
+            Block::Paragraph(text) | Block::Term(_, text) if !text.starts_with(ANY_CALL) => {
+                Some(text)
+            }
+            _ => None,
+        });
+        // Lists of functions are there already.
+        let texts = texts.filter(|text| !text.starts_with("dtl_"));
+        for word in
+            texts.flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
+        {
+            let named = api.get(word).filter(&is_page);
+            others.extend(named.map(|one| one.name()).filter(|name| *name != item.name()));
+        }
+        let is_near = |one: &Item<'_>| one.title == item.title && item.kind() == "function";
+        let near = api.items().filter(|one| is_near(one) && one.kind() == "function");
+        others.extend(near.map(|one| one.name()).filter(|name| *name != item.name()));
+        let mut seen = std::collections::HashSet::new();
+        others.retain(|name| seen.insert(*name));
+        // The function that every text names has its reason.
+        others.retain(|name| *name != "dtl_last_error");
+        others.truncate(12);
+        if !others.is_empty() {
             self.add(Block::Heading("SEE ALSO"));
             self.add(Block::Paragraph(others.join("(3), ") + "(3)"));
         }
@@ -202,9 +234,10 @@ fn is_code(line: &str) -> bool {
     line.starts_with("  ")
 }
 
-/// Returns the text of a parameter, with the sentences of its facts.
-fn explained(one: &Value) -> String {
-    let text = one["text"].as_str().unwrap_or_default();
+/// Returns the text of a parameter or `other` if it has none, with the sentences of its facts that
+/// the text does not state.
+fn explained(one: &Value, other: &str) -> String {
+    let text = one["text"].as_str().unwrap_or(other);
     let mut sentences = vec![capital(text)];
     if !text.is_empty() && !text.ends_with(['.', ':']) {
         sentences = vec![capital(text) + "."];

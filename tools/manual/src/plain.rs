@@ -1,6 +1,6 @@
 //! Pages as text for a terminal.
 
-use crate::{Block, Page};
+use crate::{Block, Page, installed};
 
 const WIDTH: usize = 80;
 
@@ -37,7 +37,7 @@ pub fn variable(name: &str, meaning: &str, value: &str) -> String {
 /// Appends words in lines of at most `WIDTH` columns.
 fn fill(words: &str, indent: usize, text: &mut String) {
     let mut column = 0;
-    for word in words.split_whitespace() {
+    for word in installed(words).split_whitespace() {
         if column > 0 && column + 1 + word.len() > WIDTH {
             text.push('\n');
             column = 0;

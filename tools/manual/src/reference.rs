@@ -2,6 +2,7 @@
 //! environment variables and equivalents in other interfaces.
 
 use crate::markdown::Links;
+use crate::overview::THREADS;
 use crate::page::{brief, capital};
 use crate::variables::VARIABLES;
 use crate::{Api, Item, Page};
@@ -43,7 +44,15 @@ pub(crate) fn links(chapters: &[Chapter<'_>]) -> Links {
             |item: &Item<'_>| (item.name().to_owned(), format!("{}#{}", chapter.file, item.name()));
         chapter.items.iter().map(place)
     });
-    Links(variables.chain(places).collect())
+    // Macros of types stand with their types.
+    let all: BTreeMap<String, String> = variables.chain(places).collect();
+    let items = chapters.iter().flat_map(|chapter| &chapter.items);
+    let macros =
+        items.flat_map(|item| [&item.item["null"], &item.item["init"]].map(|one| (one, item)));
+    let macros: Vec<_> = macros
+        .filter_map(|(name, item)| Some((name.as_str()?.to_owned(), all.get(item.name())?.clone())))
+        .collect();
+    Links { places: all.into_iter().chain(macros).collect(), titles: BTreeMap::new() }
 }
 
 /// Returns all files of the reference, with their contents.
@@ -51,7 +60,7 @@ pub(crate) fn files(api: &Api, chapters: &[Chapter<'_>], links: &Links) -> Vec<(
     let mut files: Vec<_> =
         chapters.iter().map(|one| (one.file.clone(), chapter(api, one, links))).collect();
     let lists = [
-        ("index", index(api, chapters)),
+        ("index", index(api, chapters, links)),
         ("names", names(api, links)),
         ("any-call", statuses(api, links)),
         ("variables", variables(links)),
@@ -82,7 +91,7 @@ fn chapter(api: &Api, chapter: &Chapter<'_>, links: &Links) -> String {
         match run {
             [item] if !is_row(item) => {
                 text.push_str(&format!("\n## {0} {{#{0}}}\n", item.name()));
-                text.push_str(&links.page(api, &Page::of(api, *item)));
+                text.push_str(&links.page(&Page::of(api, *item)));
             }
             rows => text.push_str(&constants(rows, links)),
         }
@@ -113,9 +122,9 @@ fn constants(items: &[Item<'_>], links: &Links) -> String {
     text
 }
 
-fn index(api: &Api, chapters: &[Chapter<'_>]) -> String {
+fn index(api: &Api, chapters: &[Chapter<'_>], links: &Links) -> String {
     let mut text = format!(
-        "# C interface\n\nEvery function, type and constant of libdtl {}, for readers who look one \
+        "# C interface\n\nEvery function, type, constant and macro of libdtl {}, for readers who look one \
          up. `man NAME` and `dtl-info explain NAME` show the same texts.\n\n\
          - [All names](names.md), by letter\n\
          - [Names from MPI, CUDA and others](equivalents.md), with those of libdtl\n\
@@ -123,23 +132,31 @@ fn index(api: &Api, chapters: &[Chapter<'_>]) -> String {
          - [Environment variables](variables.md)\n\n",
         api.version()
     );
-    text.push_str("| chapter | functions | types and constants |\n|---|---:|---:|\n");
+    text.push_str("| chapter | functions | types, constants and macros |\n|---|---:|---:|\n");
     for Chapter { title, file, items } in chapters {
-        let functions = items.iter().filter(|item| item.kind() == "function").count();
+        let functions =
+            items.iter().filter(|item| matches!(item.kind(), "function" | "inline")).count();
         let others = items.len() - functions;
         text.push_str(&format!("| [{title}]({file}) | {functions} | {others} |\n"));
     }
     text.push_str(
         "\nIn tables of parameters, *in* and *out* are the direction of the data behind a pointer. \
-         \"In use until\" is how long the library may access a buffer after the call.\n",
+         \"In use until\" is how long the library may access a buffer after the call.\n\n",
     );
+    text.push_str(&format!("{}\n", links.text(THREADS)));
     text
 }
 
 fn names(api: &Api, links: &Links) -> String {
-    let mut items: Vec<Item<'_>> = api.items().collect();
-    items.sort_by_key(|item| item.name().to_lowercase());
-    let rows: String = items.iter().map(|item| row(item, links)).collect();
+    let items = api.items().map(|item| (item.name(), row(&item, links)));
+    let macros = api.type_macros().map(|(name, item)| {
+        let of = if item.kind() == "handle" { "Null handle" } else { "Initial value" };
+        let (name_link, of_link) = (links.name(name, ""), links.name(item.name(), ""));
+        (name, format!("| {name_link} | {of} of {of_link} |\n"))
+    });
+    let mut rows: Vec<(&str, String)> = items.chain(macros).collect();
+    rows.sort_by_key(|(name, _)| name.to_lowercase());
+    let rows: String = rows.into_iter().map(|(_, row)| row).collect();
     format!("# All names\n\n| | |\n|---|---|\n{rows}")
 }
 

@@ -1,6 +1,6 @@
 //! Pages in the format of `man` (the macros of man(7)).
 
-use crate::{Block, Page};
+use crate::{Block, Page, installed};
 
 /// Returns the text of a page of section 3.
 pub fn page(page: &Page, version: &str) -> String {
@@ -23,10 +23,15 @@ pub fn page(page: &Page, version: &str) -> String {
     text
 }
 
+/// Returns the text of a page that shows another one.
+pub fn alias(name: &str) -> String {
+    format!(".so man3/{name}.3\n")
+}
+
 /// Escapes what roff would interpret: backslashes, hyphens, and lines that begin with a dot or a
 /// quote.
 fn escaped(text: &str) -> String {
-    let text = text.replace('\\', "\\e").replace('-', "\\-").replace('`', "");
+    let text = installed(text).replace('\\', "\\e").replace('-', "\\-").replace('`', "");
     let lines = text.lines().map(|line| match line.starts_with(['.', '\'']) {
         true => format!("\\&{line}"),
         false => line.to_owned(),

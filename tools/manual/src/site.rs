@@ -19,7 +19,7 @@ const CHAPTERS: &str = "<!-- chapters of the reference -->";
 pub fn write(root: &Path, folder: &Path) -> Result<usize, String> {
     let api = Api::read()?;
     let chapters = reference::chapters(&api);
-    let links = reference::links(&chapters);
+    let mut links = reference::links(&chapters);
     let source = folder.join("src");
     // What was removed in the repository is removed here.
     if source.exists() {
@@ -29,6 +29,11 @@ pub fn write(root: &Path, folder: &Path) -> Result<usize, String> {
     let summary = read(&root.join("docs/SUMMARY.md"))?;
     let listed = targets(&summary).filter_map(|target| resolved("docs/SUMMARY.md", target));
     let pages: BTreeSet<String> = listed.filter(|path| root.join(path).is_file()).collect();
+    for path in &pages {
+        let text = read(&root.join(path))?;
+        let title = text.lines().find_map(|line| line.strip_prefix("# "));
+        links.titles.extend(title.map(|title| (path.clone(), title.replace('`', ""))));
+    }
     let site = Site { root, pages, links };
     let mut files = BTreeSet::new();
     for path in &site.pages {
@@ -80,7 +85,14 @@ impl Site<'_> {
         let mut result = String::new();
         let mut is_code = false;
         for line in text.lines() {
-            is_code ^= line.trim_start().starts_with("```");
+            let is_fence = line.trim_start().starts_with("```");
+            is_code ^= is_fence;
+            // The second word of a block's info string is its file.
+            let file = line.split_whitespace().nth(1).filter(|_| is_fence && is_code);
+            if let Some(file) = file.filter(|file| file.contains('.')) {
+                let indent = line.split('`').next().unwrap_or_default();
+                result.push_str(&format!("{indent}**{file}**\n\n"));
+            }
             match is_code {
                 true => result.push_str(line),
                 false => result.push_str(&self.line(path, line, files)),
@@ -117,13 +129,26 @@ impl Site<'_> {
                 None => rest.len(),
             };
             let (free, linked) = rest.split_at(end);
+            let linked = self.titled(path, linked, pieces.peek().copied());
             match takes_names {
                 true => result.push_str(&self.named(free, &format!("{up}reference/"))),
                 false => result.push_str(free),
             }
-            result.push_str(linked);
+            result.push_str(&linked);
         }
         result
+    }
+
+    /// Returns the beginning of a link, "[text". If the text is the path of a page, it becomes the
+    /// title of the page; `next` begins with the target.
+    fn titled(&self, path: &str, linked: &str, next: Option<&str>) -> String {
+        let text = linked.trim_start_matches('[').trim_matches('`');
+        let target = next.and_then(|next| next.split([')', '#']).next());
+        let file = target.and_then(|target| resolved(path, target));
+        match file.and_then(|file| self.links.titles.get(&file)) {
+            Some(title) if text.ends_with(".md") => format!("[{title}"),
+            _ => linked.to_owned(),
+        }
     }
 
     /// Makes links of the names of the interface that are marked as code.

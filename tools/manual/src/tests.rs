@@ -1,7 +1,7 @@
 //! Tests of manual pages: their contents, width and format, and the search for names.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use crate::{Api, Block, Page, noun, plain, reference, roff};
+use crate::{Api, Block, Page, noun, overview, plain, reference, roff};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -27,7 +27,9 @@ fn a_page_says_what_the_facts_say() {
     for sentence in [
         "buf (out)",
         "May be NULL if count is 0.",
-        "Length: count elements of type dtype.",
+        "Room for `count` elements",
+        "dtype Type of an element.",
+        "`source` is not a rank.",
         "In use until the request completes.",
         "DTL_ERROR_TRUNCATED",
         "Equivalent: MPI_Irecv.",
@@ -38,6 +40,57 @@ fn a_page_says_what_the_facts_say() {
     assert!(text.contains("RETURNED BY") && text.contains("dtl_comm_recv"), "{text}");
     let text = plain::page(&Page::of(&api, api.find("dtl_comm_t").unwrap()));
     assert!(text.contains("FUNCTIONS") && text.contains("dtl_comm_send"), "{text}");
+}
+
+#[test]
+fn a_page_states_a_fact_once() {
+    let api = Api::read().unwrap();
+    let text = |name: &str| {
+        let text = plain::page(&Page::of(&api, api.find(name).unwrap()));
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let send = text("dtl_comm_send");
+    assert!(send.contains("buf (in) `count` elements; NULL only for count 0. count"), "{send}");
+    assert!(send.contains("PROC_NULL (nothing is sent). tag"), "{send}");
+    assert!(send.contains("comm Communicator."), "{send}");
+    // The reason is that of the function to which the text refers.
+    let bcast = text("dtl_comm_bcast");
+    let busy = "DTL_ERROR_BUSY Another thread of this process is in a collective on `comm`";
+    assert!(bcast.contains(busy) && bcast.contains("See dtl_comm_barrier."), "{bcast}");
+    assert_eq!(bcast.matches(" DTL_ERROR_INVALID_RANK").count(), 1, "{bcast}");
+    assert!(bcast.contains("Threads: any, one at a time for each communicator."), "{bcast}");
+    let compile = text("dtl_module_compile");
+    let phrase = "The status of a probe or init An environment cannot be required";
+    assert!(compile.contains(phrase), "{compile}");
+    for item in api.items().filter(|item| item.kind() == "function") {
+        let page = Page::of(&api, item);
+        for block in &page.blocks {
+            let Block::Term(term, words) = block else { continue };
+            assert!(!words.is_empty(), "{}: {term}", item.name());
+        }
+    }
+}
+
+#[test]
+fn macros_and_the_overview_have_pages() {
+    let api = Api::read().unwrap();
+    let text = |name: &str| plain::page(&Page::of(&api, api.find(name).unwrap()));
+    assert!(text("DTL_CHECK").contains("#define DTL_CHECK(call)"));
+    assert!(text("dtl_attr_i64").contains("a signed integer"));
+    assert!(text("DTL_PLUGIN_INIT").starts_with("dtl_plugin_t: "));
+    assert!(text("DTL_REQUEST_NULL").starts_with("dtl_request_t: "));
+    let rules = overview::rules();
+    assert_eq!(rules.len(), 12, "{rules:#?}");
+    assert!(rules[0].starts_with("1. Names and order. A function is named"), "{rules:#?}");
+    assert!(rules[11].ends_with("has set the value."), "{rules:#?}");
+    let text = plain::page(&overview::page(&api));
+    for part in ["11. No hidden fallback.", "dtl_request(3)", "DTL_CHECK(3)"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let near = overview::of_equivalents(&api, "mpi_send").unwrap();
+    let text = plain::page(&near);
+    assert!(text.contains("dtl_comm_send") && text.contains("share/doc/dtl/reference"), "{text}");
+    assert!(overview::of_equivalents(&api, "MPI_Comm_spawn").is_none());
 }
 
 #[test]
@@ -118,7 +171,7 @@ fn the_reference_has_every_item_once() {
         assert_eq!(count, 1, "{name}");
     }
     let text = |name: &str| files.iter().find(|(file, _)| file == name).unwrap().1.as_str();
-    let place = &links.0["dtl_comm_irecv"];
+    let place = &links.places["dtl_comm_irecv"];
     let chapter = text(place.split('#').next().unwrap());
     assert!(chapter.contains("May be NULL if count is 0."), "{chapter}");
     let universal = "[`DTL_ERROR_FORKED`]";
@@ -138,6 +191,7 @@ fn groff_has_nothing_to_complain_about() {
     let nouns = noun::all(&api);
     let nouns = nouns.iter().filter_map(|name| noun::page(&api, name));
     let pages = api.items().map(|item| Page::of(&api, item)).chain(nouns);
+    let pages = pages.chain([overview::page(&api)]);
     let pages: String = pages.map(|page| roff::page(&page, api.version())).collect();
     let child = Command::new("groff")
         .args(["-man", "-Tutf8", "-ww", "-z"])
