@@ -19,7 +19,7 @@ pub fn generate<P: CommandFactory>() {
         result.unwrap_or_else(|error| {
             drop(std::io::Write::write_all(
                 &mut std::io::stderr(),
-                format!("--generate {}: {error}\n", folder.display()).as_bytes(),
+                format!("--generate {}: {error}\n", Path::new(folder).display()).as_bytes(),
             ));
             exit(1)
         });

@@ -68,7 +68,7 @@ impl StridedPlan {
         if axes.shape.contains(&0) {
             return Ok(None);
         }
-        let Some((mut list, dst, src)) = in_bytes(axes) else {
+        let Some(mut plan) = in_bytes(axes) else {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "shape {:?} with dst_strides {:?} and src_strides {:?}, elements of {} bytes: more \
@@ -79,10 +79,10 @@ impl StridedPlan {
                 axes.element_bytes
             );
         };
-        list.sort_by_key(|axis| {
+        plan.axes.sort_by_key(|axis| {
             std::cmp::Reverse((axis.dst.unsigned_abs(), axis.src.unsigned_abs()))
         });
-        if !is_apart(&list, axes.element_bytes) {
+        if !is_apart(&plan.axes, axes.element_bytes) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "dst_strides {:?} of shape {:?}, elements of {} bytes: destination elements \
@@ -92,8 +92,8 @@ impl StridedPlan {
                 axes.element_bytes
             );
         }
-        let run = merge(&mut list, axes.element_bytes);
-        Ok(Some(StridedPlan { axes: list, run, dst, src }))
+        plan.run = merge(&mut plan.axes, axes.element_bytes);
+        Ok(Some(plan))
     }
 
     /// Copies the elements that `axes` describes from `src` to `dst`. Each region extends from the
@@ -174,9 +174,9 @@ impl StridedPlan {
     }
 }
 
-/// Returns the axes of more than one element, with strides in bytes, and the extents of destination
-/// and source. Returns `None` if a number of bytes exceeds isize::MAX.
-fn in_bytes(axes: &Axes<'_>) -> Option<(Vec<Axis>, (u64, u64), (u64, u64))> {
+/// Returns a plan that is not merged yet: the axes of more than one element, with strides in bytes,
+/// and the extents. Returns `None` if a number of bytes exceeds isize::MAX.
+fn in_bytes(axes: &Axes<'_>) -> Option<StridedPlan> {
     let element = i64::try_from(axes.element_bytes).ok()?;
     let mut list = Vec::with_capacity(axes.shape.len());
     for (&count, (dst, src)) in axes.shape.iter().zip(axes.dst_strides.iter().zip(axes.src_strides))
@@ -188,7 +188,7 @@ fn in_bytes(axes: &Axes<'_>) -> Option<(Vec<Axis>, (u64, u64), (u64, u64))> {
     }
     let reach = |stride: fn(&Axis) -> i64| span(&list, stride, axes.element_bytes);
     let (dst, src) = (reach(|axis| axis.dst)?, reach(|axis| axis.src)?);
-    Some((list, dst, src))
+    Some(StridedPlan { axes: list, run: axes.element_bytes, dst, src })
 }
 
 /// Returns the number of bytes of the layout before its first element (nonzero only with negative
