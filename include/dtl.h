@@ -102,7 +102,7 @@
  *     Communicators: ranks that are threads of one process
  *     Communicators: over an MPI communicator
  *     Point to point: blocking send, receive, exchange, probe
- *     Point to point: messages in stream order
+ *     Point to point: sends that wait for an event
  *     Point to point: nonblocking and persistent messages
  *     Requests: start, wait, test, cancel
  *     Collectives: blocking (dtl_comm_barrier has the rules for all collectives)
@@ -203,8 +203,8 @@
  * Macros for statuses.
  * -------------------------------------------------------------------------------------------- */
 
-/// Evaluates a call. If it fails, prints its location, source and status and the error text to
-/// standard error and aborts the program.
+/// Aborts the program with a message if a call fails. The message, on standard error, has the
+/// location, the source and the status of the call and the error text.
 #define DTL_CHECK(call)                                                                           \
     do {                                                                                          \
         const dtl_status_t dtl_check_status_ = (call);                                            \
@@ -215,7 +215,7 @@
         }                                                                                         \
     } while (0)
 
-/// Evaluates a call. If it fails, returns the status from the calling function.
+/// Returns the status from the calling function if a call fails.
 #define DTL_TRY(call)                                                                             \
     do {                                                                                          \
         const dtl_status_t dtl_try_status_ = (call);                                              \
@@ -3119,9 +3119,10 @@ typedef struct dtl_recv_info_t {
 
 /// Sends a message. Blocks until `buf` may be reused, which may be before the message is received.
 ///
-/// For all messages and collectives: a buffer may be memory that this library allocated on any
-/// backend. Memory that the host cannot access is staged through host memory, or passed to an MPI
-/// that can access it (docs/how-to/send-device-memory.md; dtl_explain reports which). If a copy
+/// For all messages and collectives: a buffer may be memory of any backend, allocated by this
+/// library or recognized by it. Memory that the host cannot access is staged through host memory,
+/// or passed to MPI, NCCL or RDMA directly (docs/how-to/send-device-memory.md; dtl_explain reports
+/// which). If a copy
 /// fails, the call or request fails with the backend's status. Work that writes a buffer must be
 /// complete before the buffer is sent: use dtl_event_wait, or dtl_comm_isend_on.
 ///
@@ -3133,8 +3134,8 @@ typedef struct dtl_recv_info_t {
 ///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
 ///         registered kind may be unable to cancel a matched message. Then the call returns this
 ///         status 5 s after its limit, the text states that the transport has not released the
-///         buffer, and the buffer must stay valid and unused as long as the process runs. The same
-///         text with another status means the same. DTL_ERROR_CANCELED: the communicator was
+///         buffer, and the buffer must stay valid and unused as long as the process runs. Any
+///         status with this text means the same. DTL_ERROR_CANCELED: the communicator was
 ///         destroyed meanwhile (not with MPI's own messages, see dtl_comm_destroy).
 ///         DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: a buffer exceeds
 ///         its device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage a buffer.
@@ -3177,8 +3178,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_ssend(dtl_comm_t comm, const void *buf, uint
 DTL_NODISCARD dtl_status_t dtl_comm_recv(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_recv_info_t *out_info);
 
-/// Sends one message and receives another at the same time, so that exchanges in a ring cannot
-/// deadlock. The buffers must not overlap.
+/// Sends one message and receives another at the same time, so that rings cannot deadlock.
 ///
 /// @param[in] sbuf      `scount` elements to send.
 /// @param[in] dest      A rank, or DTL_PROC_NULL (nothing is sent).
@@ -3186,11 +3186,11 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv(dtl_comm_t comm, void *buf, uint64_t co
 /// @param[in] source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
 /// @param[in] dtype     Dtype of both messages.
 /// @param[out] out_info Source, tag and size of the received message; may be NULL.
-/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE,
-///         DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
-///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and
-///         dtl_comm_recv. DTL_ERROR_INVALID_ARGUMENT is also returned if the buffers overlap.
-/// Equivalent: MPI_Sendrecv.
+/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE:
+///         `dest` or `source` died or left. DTL_ERROR_INVALID_ARGUMENT: a tag, a count or `dtype`
+///         is invalid, or the buffers overlap. DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY: see
+///         dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_sendrecv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
     int32_t dest, int32_t stag, void *rbuf, uint64_t rcount, int32_t source, int32_t rtag,
     dtl_dtype_t dtype, dtl_recv_info_t *out_info);
@@ -3204,8 +3204,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_sendrecv(dtl_comm_t comm, const void *sbuf, 
 /// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_OUT_OF_MEMORY: no
 ///         memory for a copy of the message. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and dtl_comm_recv.
-/// Equivalent: MPI_Sendrecv_replace.
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_sendrecv. Equivalent: MPI_Sendrecv_replace.
 DTL_NODISCARD dtl_status_t dtl_comm_sendrecv_replace(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t stag, int32_t source, int32_t rtag,
     dtl_recv_info_t *out_info);
@@ -3216,8 +3215,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_sendrecv_replace(dtl_comm_t comm, void *buf,
 /// @param[in] source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param[in] tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param[out] out_info Source, tag and size of the message; may be NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv.
+/// @return DTL_ERROR_TIMEOUT: no message came within the communicator's time limit.
+///         DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK: see dtl_comm_recv.
 /// Threads: any, but another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
 /// MPI_Probe.
 DTL_NODISCARD dtl_status_t dtl_comm_probe(dtl_comm_t comm, int32_t source, int32_t tag,
@@ -3231,13 +3231,13 @@ DTL_NODISCARD dtl_status_t dtl_comm_probe(dtl_comm_t comm, int32_t source, int32
 /// @param[out] out_found 1 or 0.
 /// @param[out] out_info  Source, tag and size of the message, written if there is one; may be
 ///                       NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Iprobe.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK: see dtl_comm_recv. Equivalent: MPI_Iprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_iprobe(dtl_comm_t comm, int32_t source, int32_t tag,
     int32_t *out_found, dtl_recv_info_t *out_info);
 
 /// Blocks until there is a message, like dtl_comm_probe, and matches it: only dtl_comm_mrecv or
-/// dtl_comm_imrecv with `out` receives it, whatever other threads do.
+/// dtl_comm_imrecv of this message receives it.
 ///
 /// @param[in] source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param[in] tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
@@ -3248,9 +3248,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_iprobe(dtl_comm_t comm, int32_t source, int3
 ///                      receive returns DTL_ERROR_CANCELED. MPI's own messages (see
 ///                      dtl_comm_desc_t) cannot be cancelled: the sender waits.
 /// @param[out] out_info Source, tag and size of the message; may be NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
-///         messages have not been received. Equivalent: MPI_Mprobe.
+/// @return DTL_ERROR_TIMEOUT: no message came within the communicator's time limit.
+///         DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_LIMIT: too many matched messages
+///         have not been received. DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_INVALID_RANK: see dtl_comm_recv. Equivalent: MPI_Mprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int32_t tag,
     dtl_message_t *out, dtl_recv_info_t *out_info);
 
@@ -3259,13 +3260,12 @@ DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int3
 /// @param[in] source     A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param[in] tag        0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param[out] out_found 1 or 0.
-/// @param[out] out       The message, written if there is one, with the same rules as for
-///                       dtl_comm_mprobe.
+/// @param[out] out       The message, written if there is one; see dtl_comm_mprobe.
 /// @param[out] out_info  Source, tag and size of the message, written if there is one; may be
 ///                       NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
-///         messages have not been received. Equivalent: MPI_Improbe.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_LIMIT: too many matched messages
+///         have not been received. DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_INVALID_RANK: see dtl_comm_recv. Equivalent: MPI_Improbe.
 DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int32_t tag,
     int32_t *out_found, dtl_message_t *out, dtl_recv_info_t *out_info);
 
@@ -3297,7 +3297,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_imrecv(dtl_message_t message, void *buf, uin
     dtl_dtype_t dtype, dtl_request_t *out);
 
 /* -----------------------------------------------------------------------------------------------
- * Point to point: messages in stream order.
+ * Point to point: sends that wait for an event.
  * -------------------------------------------------------------------------------------------- */
 
 /// Starts a send that begins once an event is complete. Does not block, so this thread need not
@@ -3402,8 +3402,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64
  * Requests: start, wait, test, cancel.
  * -------------------------------------------------------------------------------------------- */
 
-/// Operation in progress (Equivalent: MPI_Request). The handle is stale once the operation has
-/// completed.
+/// Operation in progress (Equivalent: MPI_Request). The handle becomes stale when a wait or test
+/// returns the completion; a persistent one stays valid.
 struct dtl_request_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -3435,7 +3435,7 @@ static const dtl_request_t dtl_request_null_ __attribute__((unused)) = {0};
 ///         DTL_ERROR_TIMEOUT: the operation continues: wait again, or cancel it. For a collective,
 ///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
 ///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
-///         this request. Otherwise a status of the call that started the operation.
+///         this request. Any status of the call that started the operation is possible too.
 /// Threads: any; if two wait, one gets DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
 DTL_NODISCARD dtl_status_t dtl_request_wait(dtl_request_t request, uint64_t timeout_ns,
     dtl_recv_info_t *out_info);
@@ -3548,9 +3548,9 @@ DTL_NODISCARD dtl_status_t dtl_request_start_all(dtl_request_t *requests, uint64
 /// @return DTL_ERROR_BUSY: a collective, which needs all ranks, or a one-sided operation
 ///         (dtl_win_rput, dtl_win_rget) is in flight: wait for it. DTL_ERROR_NOT_SUPPORTED: a send
 ///         with MPI's own messages (see dtl_comm_desc_t), which MPI does not release, is in flight:
-///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has not released it within 5 s. After
-///         these the request is unchanged. DTL_ERROR_CANCELED: another thread is destroying the
-///         communicator, and this request with it.
+///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has not released it within 5 s.
+///         DTL_ERROR_CANCELED: another thread is destroying the communicator, and this request with
+///         it. After the first three the request is unchanged, and its buffer stays in use.
 /// Equivalent: MPI_Request_free, but no operation continues in the background.
 DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 

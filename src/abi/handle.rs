@@ -61,8 +61,8 @@ pub struct dtl_comm_t {
     pub id: u64,
 }
 
-/// Operation in progress (Equivalent: MPI_Request). The handle is stale once the operation has
-/// completed.
+/// Operation in progress (Equivalent: MPI_Request). The handle becomes stale when a wait or test
+/// returns the completion; a persistent one stays valid.
 /// dtl: ends(dtl_request_wait|dtl_request_test|dtl_request_wait_any|dtl_request_destroy)
 /// dtl: section(ffi/comm/request)
 #[repr(C)]

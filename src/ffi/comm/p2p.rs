@@ -31,9 +31,10 @@ fn tell(comm: &Comm, done: &Completion, source: i32, out_info: *mut dtl_recv_inf
 
 /// Sends a message. Blocks until `buf` may be reused, which may be before the message is received.
 ///
-/// For all messages and collectives: a buffer may be memory that this library allocated on any
-/// backend. Memory that the host cannot access is staged through host memory, or passed to an MPI
-/// that can access it (docs/how-to/send-device-memory.md; dtl_explain reports which). If a copy
+/// For all messages and collectives: a buffer may be memory of any backend, allocated by this
+/// library or recognized by it. Memory that the host cannot access is staged through host memory,
+/// or passed to MPI, NCCL or RDMA directly (docs/how-to/send-device-memory.md; dtl_explain reports
+/// which). If a copy
 /// fails, the call or request fails with the backend's status. Work that writes a buffer must be
 /// complete before the buffer is sent: use dtl_event_wait, or dtl_comm_isend_on.
 ///
@@ -45,8 +46,8 @@ fn tell(comm: &Comm, done: &Completion, source: i32, out_info: *mut dtl_recv_inf
 ///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
 ///         registered kind may be unable to cancel a matched message. Then the call returns this
 ///         status 5 s after its limit, the text states that the transport has not released the
-///         buffer, and the buffer must stay valid and unused as long as the process runs. The same
-///         text with another status means the same. DTL_ERROR_CANCELED: the communicator was
+///         buffer, and the buffer must stay valid and unused as long as the process runs. Any
+///         status with this text means the same. DTL_ERROR_CANCELED: the communicator was
 ///         destroyed meanwhile (not with MPI's own messages, see dtl_comm_destroy).
 ///         DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: a buffer exceeds
 ///         its device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage a buffer.
@@ -214,8 +215,7 @@ pub(crate) fn put_info(out_info: *mut dtl_recv_info_t, done: &Completion) -> Res
     Ok(())
 }
 
-/// Sends one message and receives another at the same time, so that exchanges in a ring cannot
-/// deadlock. The buffers must not overlap.
+/// Sends one message and receives another at the same time, so that rings cannot deadlock.
 ///
 /// @param sbuf      `scount` elements to send.
 /// @param dest      A rank, or DTL_PROC_NULL (nothing is sent).
@@ -223,11 +223,11 @@ pub(crate) fn put_info(out_info: *mut dtl_recv_info_t, done: &Completion) -> Res
 /// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
 /// @param dtype     Dtype of both messages.
 /// @param out_info  Source, tag and size of the received message; may be NULL.
-/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE,
-///         DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
-///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and
-///         dtl_comm_recv. DTL_ERROR_INVALID_ARGUMENT is also returned if the buffers overlap.
-/// Equivalent: MPI_Sendrecv.
+/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE:
+///         `dest` or `source` died or left. DTL_ERROR_INVALID_ARGUMENT: a tag, a count or `dtype`
+///         is invalid, or the buffers overlap. DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY: see
+///         dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
 /// dtl:sbuf len(scount*dtype) opt(scount==0)
 /// dtl:dest rank(null)
 /// dtl:rbuf out len(rcount*dtype) opt(rcount==0)
@@ -267,8 +267,7 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
 /// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_OUT_OF_MEMORY: no
 ///         memory for a copy of the message. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and dtl_comm_recv.
-/// Equivalent: MPI_Sendrecv_replace.
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_sendrecv. Equivalent: MPI_Sendrecv_replace.
 /// dtl:buf inout len(count*dtype) opt(count==0)
 /// dtl:dest rank(null)
 /// dtl:source rank(any)
@@ -300,8 +299,9 @@ pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
 /// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_info  Source, tag and size of the message; may be NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv.
+/// @return DTL_ERROR_TIMEOUT: no message came within the communicator's time limit.
+///         DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK: see dtl_comm_recv.
 /// Threads: any, but another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
 /// MPI_Probe.
 /// dtl:source rank(any)
@@ -325,8 +325,8 @@ pub unsafe extern "C" fn dtl_comm_probe(
 /// @param tag        0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_found  1 or 0.
 /// @param out_info   Source, tag and size of the message, written if there is one; may be NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Iprobe.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK: see dtl_comm_recv. Equivalent: MPI_Iprobe.
 /// dtl:source rank(any)
 /// dtl:out_found bool
 /// dtl:out_info opt
@@ -350,7 +350,7 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
 }
 
 /// Blocks until there is a message, like dtl_comm_probe, and matches it: only dtl_comm_mrecv or
-/// dtl_comm_imrecv with `out` receives it, whatever other threads do.
+/// dtl_comm_imrecv of this message receives it.
 ///
 /// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
@@ -361,9 +361,10 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
 ///                  DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t) cannot be
 ///                  cancelled: the sender waits.
 /// @param out_info  Source, tag and size of the message; may be NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
-///         messages have not been received. Equivalent: MPI_Mprobe.
+/// @return DTL_ERROR_TIMEOUT: no message came within the communicator's time limit.
+///         DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_LIMIT: too many matched messages
+///         have not been received. DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_INVALID_RANK: see dtl_comm_recv. Equivalent: MPI_Mprobe.
 /// dtl:source rank(any)
 /// dtl:out owned(dtl_comm_mrecv|dtl_comm_imrecv)
 /// dtl:out_info opt
@@ -396,12 +397,11 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
 /// @param source     A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param tag        0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_found  1 or 0.
-/// @param out        The message, written if there is one, with the same rules as for
-///                   dtl_comm_mprobe.
+/// @param out        The message, written if there is one; see dtl_comm_mprobe.
 /// @param out_info   Source, tag and size of the message, written if there is one; may be NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
-///         messages have not been received. Equivalent: MPI_Improbe.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_LIMIT: too many matched messages
+///         have not been received. DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_INVALID_RANK: see dtl_comm_recv. Equivalent: MPI_Improbe.
 /// dtl:source rank(any)
 /// dtl:out_found bool
 /// dtl:out owned(dtl_comm_mrecv|dtl_comm_imrecv)

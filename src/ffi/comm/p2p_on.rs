@@ -1,4 +1,4 @@
-//! Point to point: messages in stream order.
+//! Point to point: sends that wait for an event.
 
 use crate::abi::handle::{dtl_comm_t, dtl_event_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;

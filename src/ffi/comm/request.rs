@@ -23,7 +23,7 @@ use crate::runtime::component::{Completion, recv_info};
 ///         DTL_ERROR_TIMEOUT: the operation continues: wait again, or cancel it. For a collective,
 ///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
 ///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
-///         this request. Otherwise a status of the call that started the operation.
+///         this request. Any status of the call that started the operation is possible too.
 /// Threads: any; if two wait, one gets DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
 /// dtl:out_info opt
 /// dtl:call blocks(timeout_ns)
@@ -311,9 +311,9 @@ pub unsafe extern "C" fn dtl_request_start_all(
 /// @return DTL_ERROR_BUSY: a collective, which needs all ranks, or a one-sided operation
 ///         (dtl_win_rput, dtl_win_rget) is in flight: wait for it. DTL_ERROR_NOT_SUPPORTED: a send
 ///         with MPI's own messages (see dtl_comm_desc_t), which MPI does not release, is in flight:
-///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has not released it within 5 s. After
-///         these the request is unchanged. DTL_ERROR_CANCELED: another thread is destroying the
-///         communicator, and this request with it.
+///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has not released it within 5 s.
+///         DTL_ERROR_CANCELED: another thread is destroying the communicator, and this request with
+///         it. After the first three the request is unchanged, and its buffer stays in use.
 /// Equivalent: MPI_Request_free, but no operation continues in the background.
 /// dtl:call blocks
 #[unsafe(no_mangle)]

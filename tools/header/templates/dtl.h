@@ -151,8 +151,8 @@
  * Macros for statuses.
  * -------------------------------------------------------------------------------------------- */
 
-/// Evaluates a call. If it fails, prints its location, source and status and the error text to
-/// standard error and aborts the program.
+/// Aborts the program with a message if a call fails. The message, on standard error, has the
+/// location, the source and the status of the call and the error text.
 #define DTL_CHECK(call)                                                                           \
     do {                                                                                          \
         const dtl_status_t dtl_check_status_ = (call);                                            \
@@ -163,7 +163,7 @@
         }                                                                                         \
     } while (0)
 
-/// Evaluates a call. If it fails, returns the status from the calling function.
+/// Returns the status from the calling function if a call fails.
 #define DTL_TRY(call)                                                                             \
     do {                                                                                          \
         const dtl_status_t dtl_try_status_ = (call);                                              \

@@ -188,7 +188,10 @@ fn equivalents(api: &Api, links: &Links) -> String {
     for item in api.items() {
         let Some(all) = item.item["equivalent"].as_str() else { continue };
         // A list of names; everything else is one phrase.
-        let is_list = all.split(", ").all(|one| !one.contains(' '));
+        let is_name = |one: &str| {
+            !one.contains([' ', '(']) && one.contains(|c: char| c == '_' || c.is_uppercase())
+        };
+        let is_list = all.split(", ").all(is_name);
         for one in if is_list { all.split(", ").collect() } else { vec![all] } {
             let starts = |starts: &[&str]| starts.iter().any(|start| one.starts_with(start));
             let family = match () {
@@ -201,7 +204,8 @@ fn equivalents(api: &Api, links: &Links) -> String {
     }
     let mut text = "# Names from MPI, CUDA and others\n\nFor readers who have the name of a \
                     function in another interface. The functions are near, not always equal: the \
-                    text of each has the rules.\n"
+                    text of each has the rules. Calls of MPI without an equivalent are in \
+                    [Come from MPI](../how-to/from-mpi.md), under \"Not provided\".\n"
         .to_owned();
     for (family, table) in families.iter().zip(tables) {
         text.push_str(&format!("\n## {family}\n\n| {family} | libdtl |\n|---|---|\n"));

@@ -60,13 +60,18 @@ impl Returns {
     }
 
     /// Completes the reasons of a function: "see dtl_X" is preceded by the first sentence of the
-    /// reason there. Adds the other statuses of the function.
+    /// reason there, if all parameters that it names are parameters of this function too. Adds the
+    /// other statuses of the function.
     pub(crate) fn complete(&mut self, api: &Api, function: &Value) {
         for (status, reason) in &mut self.reasons {
             if let Some(names) = reason.strip_prefix("see ") {
                 let names = names.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
                 let mut found = names.filter_map(|name| first_reason(api, name, status, 4));
-                let text = found.next().or_else(|| meaning(api, status));
+                let fits = |text: &String| {
+                    let mut named = text.split('`').skip(1).step_by(2);
+                    named.all(|name| list(&function["parameters"]).any(|one| one["name"] == name))
+                };
+                let text = found.next().filter(fits).or_else(|| meaning(api, status));
                 *reason = format!("{} {}", text.unwrap_or_default(), capital(reason));
             }
             *reason = capital(reason.trim());

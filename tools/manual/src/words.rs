@@ -53,8 +53,8 @@ pub(crate) fn unexplained(one: &Value, all: &[&Value]) -> String {
         (_, "dtl_enum_word_t") if name != "kind" => "Word of a member.".to_owned(),
         (_, "dtl_comm_t") => "Communicator.".to_owned(),
         ("count", _) => "Number of elements.".to_owned(),
-        (_, "uint64_t") if let Some(array) = counted => {
-            let array = array["name"].as_str().unwrap_or_default();
+        (_, "uint64_t") if counted.is_some() => {
+            let array = counted.and_then(|array| array["name"].as_str()).unwrap_or_default();
             match name.ends_with("_bytes") {
                 true => format!("Size of `{array}` in bytes."),
                 false => format!("Number of elements of `{array}`."),

@@ -222,8 +222,8 @@ pub struct dtl_comm_t {
 /// The null dtl_comm_t.
 pub const DTL_COMM_NULL: dtl_comm_t = dtl_comm_t { id: 0 };
 
-/// Operation in progress (Equivalent: MPI_Request). The handle is stale once the operation has
-/// completed.
+/// Operation in progress (Equivalent: MPI_Request). The handle becomes stale when a wait or test
+/// returns the completion; a persistent one stays valid.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_request_t {
@@ -7282,9 +7282,10 @@ unsafe extern "C" {
 
 /// Sends a message. Blocks until `buf` may be reused, which may be before the message is received.
 ///
-/// For all messages and collectives: a buffer may be memory that this library allocated on any
-/// backend. Memory that the host cannot access is staged through host memory, or passed to an MPI
-/// that can access it (docs/how-to/send-device-memory.md; dtl_explain reports which). If a copy
+/// For all messages and collectives: a buffer may be memory of any backend, allocated by this
+/// library or recognized by it. Memory that the host cannot access is staged through host memory,
+/// or passed to MPI, NCCL or RDMA directly (docs/how-to/send-device-memory.md; dtl_explain reports
+/// which). If a copy
 /// fails, the call or request fails with the backend's status. Work that writes a buffer must be
 /// complete before the buffer is sent: use dtl_event_wait, or dtl_comm_isend_on.
 ///
@@ -7296,8 +7297,8 @@ unsafe extern "C" {
 ///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
 ///         registered kind may be unable to cancel a matched message. Then the call returns this
 ///         status 5 s after its limit, the text states that the transport has not released the
-///         buffer, and the buffer must stay valid and unused as long as the process runs. The same
-///         text with another status means the same. DTL_ERROR_CANCELED: the communicator was
+///         buffer, and the buffer must stay valid and unused as long as the process runs. Any
+///         status with this text means the same. DTL_ERROR_CANCELED: the communicator was
 ///         destroyed meanwhile (not with MPI's own messages, see dtl_comm_destroy).
 ///         DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: a buffer exceeds
 ///         its device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage a buffer.
@@ -7359,8 +7360,7 @@ pub unsafe fn dtl_comm_recv(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Sends one message and receives another at the same time, so that exchanges in a ring cannot
-/// deadlock. The buffers must not overlap.
+/// Sends one message and receives another at the same time, so that rings cannot deadlock.
 ///
 /// @param sbuf      `scount` elements to send.
 /// @param dest      A rank, or DTL_PROC_NULL (nothing is sent).
@@ -7368,11 +7368,11 @@ pub unsafe fn dtl_comm_recv(
 /// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
 /// @param dtype     Dtype of both messages.
 /// @param out_info  Source, tag and size of the received message; may be NULL.
-/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE,
-///         DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
-///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and
-///         dtl_comm_recv. DTL_ERROR_INVALID_ARGUMENT is also returned if the buffers overlap.
-/// Equivalent: MPI_Sendrecv.
+/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE:
+///         `dest` or `source` died or left. DTL_ERROR_INVALID_ARGUMENT: a tag, a count or `dtype`
+///         is invalid, or the buffers overlap. DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY: see
+///         dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
 pub unsafe fn dtl_comm_sendrecv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7396,8 +7396,7 @@ pub unsafe fn dtl_comm_sendrecv(
 /// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_OUT_OF_MEMORY: no
 ///         memory for a copy of the message. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
 ///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and dtl_comm_recv.
-/// Equivalent: MPI_Sendrecv_replace.
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_sendrecv. Equivalent: MPI_Sendrecv_replace.
 pub unsafe fn dtl_comm_sendrecv_replace(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -7416,8 +7415,9 @@ pub unsafe fn dtl_comm_sendrecv_replace(
 /// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_info  Source, tag and size of the message; may be NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv.
+/// @return DTL_ERROR_TIMEOUT: no message came within the communicator's time limit.
+///         DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK: see dtl_comm_recv.
 /// Threads: any, but another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
 /// MPI_Probe.
 pub unsafe fn dtl_comm_probe(
@@ -7434,8 +7434,8 @@ pub unsafe fn dtl_comm_probe(
 /// @param tag        0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_found  1 or 0.
 /// @param out_info   Source, tag and size of the message, written if there is one; may be NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Iprobe.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK: see dtl_comm_recv. Equivalent: MPI_Iprobe.
 pub unsafe fn dtl_comm_iprobe(
     comm: dtl_comm_t,
     source: i32,
@@ -7445,7 +7445,7 @@ pub unsafe fn dtl_comm_iprobe(
 ) -> dtl_status_t;
 
 /// Blocks until there is a message, like dtl_comm_probe, and matches it: only dtl_comm_mrecv or
-/// dtl_comm_imrecv with `out` receives it, whatever other threads do.
+/// dtl_comm_imrecv of this message receives it.
 ///
 /// @param source    A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param tag       0 to DTL_TAG_MAX, or DTL_ANY_TAG.
@@ -7456,9 +7456,10 @@ pub unsafe fn dtl_comm_iprobe(
 ///                  DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t) cannot be
 ///                  cancelled: the sender waits.
 /// @param out_info  Source, tag and size of the message; may be NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
-///         messages have not been received. Equivalent: MPI_Mprobe.
+/// @return DTL_ERROR_TIMEOUT: no message came within the communicator's time limit.
+///         DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_LIMIT: too many matched messages
+///         have not been received. DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_INVALID_RANK: see dtl_comm_recv. Equivalent: MPI_Mprobe.
 pub unsafe fn dtl_comm_mprobe(
     comm: dtl_comm_t,
     source: i32,
@@ -7472,12 +7473,11 @@ pub unsafe fn dtl_comm_mprobe(
 /// @param source     A rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param tag        0 to DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_found  1 or 0.
-/// @param out        The message, written if there is one, with the same rules as for
-///                   dtl_comm_mprobe.
+/// @param out        The message, written if there is one; see dtl_comm_mprobe.
 /// @param out_info   Source, tag and size of the message, written if there is one; may be NULL.
-/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many matched
-///         messages have not been received. Equivalent: MPI_Improbe.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `tag` is invalid. DTL_ERROR_LIMIT: too many matched messages
+///         have not been received. DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_INVALID_RANK: see dtl_comm_recv. Equivalent: MPI_Improbe.
 pub unsafe fn dtl_comm_improbe(
     comm: dtl_comm_t,
     source: i32,
@@ -7527,7 +7527,7 @@ pub unsafe fn dtl_comm_imrecv(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Point to point: messages in stream order.
+// Point to point: sends that wait for an event.
 
 unsafe extern "C" {
 
@@ -7693,7 +7693,7 @@ unsafe extern "C" {
 ///         DTL_ERROR_TIMEOUT: the operation continues: wait again, or cancel it. For a collective,
 ///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
 ///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
-///         this request. Otherwise a status of the call that started the operation.
+///         this request. Any status of the call that started the operation is possible too.
 /// Threads: any; if two wait, one gets DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
 pub unsafe fn dtl_request_wait(
     request: dtl_request_t,
@@ -7832,9 +7832,9 @@ pub unsafe fn dtl_request_start_all(
 /// @return DTL_ERROR_BUSY: a collective, which needs all ranks, or a one-sided operation
 ///         (dtl_win_rput, dtl_win_rget) is in flight: wait for it. DTL_ERROR_NOT_SUPPORTED: a send
 ///         with MPI's own messages (see dtl_comm_desc_t), which MPI does not release, is in flight:
-///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has not released it within 5 s. After
-///         these the request is unchanged. DTL_ERROR_CANCELED: another thread is destroying the
-///         communicator, and this request with it.
+///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has not released it within 5 s.
+///         DTL_ERROR_CANCELED: another thread is destroying the communicator, and this request with
+///         it. After the first three the request is unchanged, and its buffer stays in use.
 /// Equivalent: MPI_Request_free, but no operation continues in the background.
 pub safe fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t;
 
