@@ -68,7 +68,7 @@ static void bad_fields(void) {
     dtl_rdma_config_t config = DTL_RDMA_CONFIG_INIT;
     BAD(flags, 4, "flags is 0x4: no flag is known");
     BAD(struct_size, 16, "struct_size is 16 and ends before devices");
-    BAD(reserved, 4, "reserved is 4: use 0");
+    BAD(reserved, 4, "reserved is 0x4");
     BAD(devices, "mlx5_0:0", "devices is mlx5_0:0: use names of devices");
     BAD(devices, "fake0,fake0:1", "devices is fake0,fake0:1: use names of devices, each once");
     BAD(devices, "fake0:1,fake1,fake0:1", "devices is fake0:1,fake1,fake0:1: use names of devices, each once");

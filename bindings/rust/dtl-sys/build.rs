@@ -15,8 +15,9 @@ fn main() -> ExitCode {
     if std::env::var_os("CARGO_FEATURE_STATIC").is_some() {
         return ExitCode::SUCCESS;
     }
-    // By its soname: a program never uses a library of another major version.
-    let file = format!("libdtl.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
+    // By its soname: a program never uses a library with another interface.
+    let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
+    let file = format!("libdtl.so.{major}.{minor}");
     println!("cargo::rustc-link-lib=dylib:+verbatim={file}");
     match directory(&file) {
         Ok(Some(directory)) => {

@@ -119,13 +119,13 @@ const DEVICE_MEMORY: Words = &[
 fn take(settings: Addr) -> Result<Texts> {
     // SAFETY: the caller of dtl_comm_open passes a struct of the size in its size field.
     let raw: dtl_rdma_config_t = unsafe { from_c::take(settings.ptr().cast(), "rdma") }?;
-    if raw.flags != 0 || raw.reserved != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_rdma_config_t.flags is {:#x}: no flag is known, use 0; reserved is {}: use 0",
-            raw.flags,
-            raw.reserved
-        );
+    for (name, value) in [("flags", raw.flags), ("reserved", u64::from(raw.reserved))] {
+        if value != 0 {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "dtl_rdma_config_t.{name} is {value:#x}: no flag is known, use 0"
+            );
+        }
     }
     let mut given = Texts::new();
     for (name, text) in
