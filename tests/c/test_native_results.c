@@ -5,8 +5,8 @@
 
 /* ---- an exec table with the group "streams" alone ---- */
 
-static int one, synchronized;
-static dtl_status_t stream_failure;
+static int one, synchronized, device_synchronized;
+static dtl_status_t stream_failure, query_failure;
 static int32_t query_answer = 1;
 
 static dtl_status_t stream_create(void* self, int32_t device, uint64_t flags, void** out) {
@@ -27,8 +27,15 @@ static dtl_status_t stream_synchronize(void* self, void* stream) {
     return failure;
 }
 static dtl_status_t stream_query(void* self, void* stream, int32_t* out_done) {
+    const dtl_status_t failure = query_failure;
     (void)self, (void)stream;
+    query_failure = DTL_SUCCESS;
     *out_done = query_answer;
+    return failure;
+}
+static dtl_status_t device_synchronize(void* self, int32_t device) {
+    (void)self, (void)device;
+    device_synchronized++;
     return DTL_SUCCESS;
 }
 
@@ -254,6 +261,34 @@ static void answers_about_availability(void) {
     CHECK_OK(dtl_backend_unregister(backend));
 }
 
+/* The device's own wait has no limit: it is not called while a stream of the device is not done. */
+static void a_failure_does_not_end_the_limit(void) {
+    dtl_exec_vtable_t exec = DTL_EXEC_VTABLE_INIT;
+    dtl_device_vtable_t device = DTL_DEVICE_VTABLE_INIT;
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    dtl_backend_t backend;
+    dtl_stream_t first, second;
+    exec.stream_create = stream_create, exec.stream_destroy = stream_end;
+    exec.stream_synchronize = stream_synchronize, exec.stream_query = stream_query;
+    device.count = count_devices, device.set = set_device, device.get = get_device;
+    device.synchronize = device_synchronize;
+    table.exec = &exec, table.device = &device;
+    CHECK_OK(dtl_backend_register("two_streams", &table, NULL, 0, &backend));
+    CHECK_OK(dtl_stream_create(backend, 0, 0, &first));
+    CHECK_OK(dtl_stream_create(backend, 0, 0, &second));
+    query_answer = 0, query_failure = DTL_ERROR_BACKEND, device_synchronized = 0;
+    CHECK_STATUS(dtl_device_wait(backend, 0, 1000000), DTL_ERROR_BACKEND);
+    CHECK(device_synchronized == 0);
+    CHECK_STATUS(dtl_device_wait(backend, 0, 1000000), DTL_ERROR_TIMEOUT);
+    CHECK(device_synchronized == 0);
+    query_answer = 1;
+    CHECK_OK(dtl_device_wait(backend, 0, 1000000));
+    CHECK(device_synchronized == 1);
+    CHECK_OK(dtl_stream_destroy(first));
+    CHECK_OK(dtl_stream_destroy(second));
+    CHECK_OK(dtl_backend_unregister(backend));
+}
+
 static void outputs_of_devices(void) {
     const dtl_backend_t backend = register_parts();
     const int32_t odd[] = {99, -3, 1};
@@ -401,6 +436,7 @@ static void events_of_handlers(void) {
 int main(void) {
     streams_without_events();
     booleans_are_zero_or_one();
+    a_failure_does_not_end_the_limit();
     results_that_cannot_be();
     answers_about_availability();
     outputs_of_devices();

@@ -194,16 +194,10 @@ unsafe fn recv_general(
     })
 }
 
-fn recv(
-    comm: &Comm,
-    data: Data,
-    source: i32,
-    tag: i32,
-    out_info: *mut dtl_recv_info_t,
-) -> Result<()> {
-    let mut done = completion_for(out_info);
+fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info_t) -> Result<()> {
+    let mut done = completion_for(info);
     send_recv::recv(comm, data, source, tag, &mut done)?;
-    tell(comm, &done, source, out_info)
+    tell(comm, &done, source, info)
 }
 
 /// Writes receive information if the caller wants it.

@@ -2,14 +2,14 @@
 
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::abi::status::{DTL_ERROR_TIMEOUT, dtl_status_t};
+use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::ffi::args::Out;
 use crate::ffi::guard::Entry;
 use crate::runtime::device;
 use crate::runtime::exec::event::Event;
 use crate::runtime::exec::handles;
-use crate::runtime::exec::stream::Stream;
+use crate::runtime::exec::stream::{Stream, wait_for_device};
 use crate::sys::{
     handles::{epoch::Guard, handle_table::HazardRef},
     memory::buf::Addr,
@@ -270,21 +270,7 @@ pub extern "C" fn dtl_device_wait(
             Ok((backend, streams))
         },
         |(backend, streams)| {
-            let deadline = Deadline::after(timeout_ns);
-            let wait_streams =
-                || streams.iter().map(|stream| stream.wait(deadline)).fold(Ok(()), Result::and);
-            let wait_device = || {
-                let own = backend.device.as_ref().and_then(|devices| devices.synchronize(device));
-                own.unwrap_or(Ok(()))
-            };
-            if !deadline.is_finite() {
-                return wait_device().and(wait_streams());
-            }
-            // The slot has no time limit, so it is called once the streams are done.
-            match wait_streams() {
-                Err(error) if error.status() == DTL_ERROR_TIMEOUT => Err(error),
-                waited => wait_device().and(waited),
-            }
+            wait_for_device(&backend, device, &streams, Deadline::after(timeout_ns))
         },
     )
 }

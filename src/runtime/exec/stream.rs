@@ -510,3 +510,19 @@ impl Foreign {
         Ok(done)
     }
 }
+
+/// Waits for the streams of a device, then for the device. Returns the first failure. The slot that
+/// waits for the device has no time limit: it is not called if a stream is not done in time.
+pub fn wait_for_device(
+    backend: &Backend,
+    device: i32,
+    streams: &[Arc<Stream>],
+    deadline: Deadline,
+) -> Result<()> {
+    let waited = streams.iter().map(|stream| stream.wait(deadline)).fold(Ok(()), Result::and);
+    if waited.is_err() && deadline.passed() {
+        return waited;
+    }
+    let own = backend.device.as_ref().and_then(|own| own.synchronize(device));
+    own.unwrap_or(Ok(())).and(waited)
+}
