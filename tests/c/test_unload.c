@@ -4,12 +4,6 @@
 #include <dlfcn.h>
 #include <string.h>
 
-typedef const char* (*version_fn)(void);
-typedef dtl_status_t (*get_fn)(const char*, dtl_backend_t*);
-typedef dtl_status_t (*create_fn)(dtl_backend_t, int32_t, uint64_t, dtl_stream_t*);
-typedef dtl_status_t (*callback_fn)(dtl_stream_t, dtl_task_fn_t, void*);
-typedef dtl_status_t (*sync_fn)(dtl_stream_t);
-
 static void* symbol(void* library, const char* name) {
     void* found = dlsym(library, name);
     if (found == NULL) fprintf(stderr, "%s\n", dlerror()), exit(1);
@@ -32,23 +26,23 @@ int main(void) {
         void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         dtl_backend_t host;
         dtl_stream_t stream;
-        get_fn get;
-        create_fn create;
-        callback_fn callback;
-        sync_fn sync;
-        version_fn version;
+        __typeof__(&dtl_version_string) version;
+        __typeof__(&dtl_backend_get) get;
+        __typeof__(&dtl_stream_create) create;
+        __typeof__(&dtl_stream_host_callback) callback;
+        __typeof__(&dtl_stream_wait) wait;
         if (library == NULL) fprintf(stderr, "%s\n", dlerror());
         CHECK(library != NULL);
         *(void**)&version = symbol(library, "dtl_version_string");
         *(void**)&get = symbol(library, "dtl_backend_get");
         *(void**)&create = symbol(library, "dtl_stream_create");
         *(void**)&callback = symbol(library, "dtl_stream_host_callback");
-        *(void**)&sync = symbol(library, "dtl_stream_wait");
+        *(void**)&wait = symbol(library, "dtl_stream_wait");
         CHECK(strcmp(version(), DTL_VERSION_STRING) == 0);
         CHECK_OK(get("host", &host));
         CHECK_OK(create(host, 0, 0, &stream));
         CHECK_OK(callback(stream, count, &calls));
-        if (round % 2 == 0) CHECK_OK(sync(stream)); /* else its thread is still at work */
+        if (round % 2 == 0) CHECK_OK(wait(stream, DTL_TIMEOUT_INFINITE)); /* else its thread is still at work */
         CHECK(dlclose(library) == 0);
         CHECK(dlopen(path, RTLD_NOW | RTLD_NOLOAD) != NULL); /* still mapped */
     }
