@@ -1082,7 +1082,7 @@ typedef struct dtl_mem_stats_t {
     uint64_t peak_bytes;
     /// Bytes taken from the system for these allocations (at least live_bytes). For host memory
     /// this includes its pools and cached free memory. It counts addresses: pages that were never
-    /// touched, or were returned while their neighbours are in use, take no memory, so the resident
+    /// touched, or were returned while their neighbors are in use, take no memory, so the resident
     /// set of a process may be smaller.
     uint64_t reserved_bytes;
     /// Number of allocations that are live now.
@@ -1987,9 +1987,9 @@ DTL_NODISCARD dtl_status_t dtl_stream_destroy(dtl_stream_t stream);
 
 /// Blocks until all work queued so far is complete.
 ///
-/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
-///                       The limit has no effect if the backend implements neither stream queries
-///                       nor events for its streams.
+/// @param[in] timeout_ns In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. The
+///                       limit has no effect if the backend implements neither stream queries nor
+///                       events for its streams.
 /// @return The first failure of that work since the last call. It is reported once.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
 ///         DTL_ERROR_INVALID_STATE: work of the stream itself made the call.
@@ -2072,10 +2072,10 @@ DTL_NODISCARD dtl_status_t dtl_stream_host_callback(dtl_stream_t stream, dtl_tas
 /// device wait of the backend if it has one.
 ///
 /// @param[in] device     0 to the device count - 1. 0 for a backend without devices.
-/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
-///                       It limits the wait for the streams (see dtl_stream_wait). It does not
-///                       limit the wait for work that the program queued through the interface of
-///                       the backend.
+/// @param[in] timeout_ns In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. It
+///                       limits the wait for the streams (see dtl_stream_wait). It does not limit
+///                       the wait for work that the program queued through the interface of the
+///                       backend.
 /// @return The first failure found. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
 ///         DTL_ERROR_INVALID_STATE: work of a stream of the device made the call.
@@ -2183,7 +2183,7 @@ DTL_NODISCARD dtl_status_t dtl_event_record(dtl_event_t event, dtl_stream_t stre
 /// Blocks until the work before the latest record of an event is complete. An event that was never
 /// recorded is complete.
 ///
-/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @param[in] timeout_ns In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @return The first failure of that work that no call had returned before the record.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. The event is unchanged.
 ///         DTL_ERROR_CANCELED: another thread destroyed the event.
@@ -2393,13 +2393,13 @@ DTL_NODISCARD dtl_status_t dtl_executor_parallel_reduce(dtl_executor_t executor,
 /// Blocks until everything that dtl_executor_run_async started has run. On INLINE there is nothing
 /// to wait for.
 ///
-/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @param[in] timeout_ns In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @return The first failure since the last call. It is reported once.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
 ///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function from
-///         dtl_executor_run_async, or on SEQUENTIAL a loop body. On POOL a loop body may make the
-///         call; while functions from dtl_executor_run_async run, only in the thread that started
-///         the loop.
+///         dtl_executor_run_async, or on SEQUENTIAL one from dtl_executor_run or a loop body. On
+///         POOL a loop body may make the call; while functions from dtl_executor_run_async run,
+///         only in the thread that started the loop.
 DTL_NODISCARD dtl_status_t dtl_executor_wait(dtl_executor_t executor, uint64_t timeout_ns);
 
 /// Returns the kind and the parallelism of an executor.
@@ -3426,8 +3426,8 @@ static const dtl_request_t dtl_request_null_ __attribute__((unused)) = {0};
 /// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it stays valid. A persistent
 /// request is inactive afterwards. For an inactive one the call returns at once.
 ///
-/// @param[in] timeout_ns Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's
-///                       time limit does not apply.
+/// @param[in] timeout_ns In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. The
+///                       time limit of the communicator does not apply.
 /// @param[out] out_info  Result of a receive, even a failed one; may be NULL.
 /// @return DTL_ERROR_TRUNCATED: the received message is longer than the buffer.
 ///         DTL_ERROR_RANK_FAILURE: a rank of the operation died or left. DTL_ERROR_CANCELED: the
@@ -3499,7 +3499,7 @@ DTL_NODISCARD dtl_status_t dtl_request_test_all(dtl_request_t *requests, uint64_
 ///
 /// @param[in,out] requests `count` handles. Null ones and inactive persistent ones are skipped.
 ///                         The complete one becomes null, unless it is persistent.
-/// @param[in] timeout_ns   Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param[in] timeout_ns   In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @param[out] out_index   Index of the complete request; DTL_NO_INDEX if none is active. Written
 ///                         even if that request failed.
 /// @param[out] out_info    Result of a receive; may be NULL.
@@ -3515,7 +3515,7 @@ DTL_NODISCARD dtl_status_t dtl_request_wait_any(dtl_request_t *requests, uint64_
 ///
 /// @param[in,out] requests `count` handles. Null ones and inactive persistent ones are skipped.
 ///                         The complete ones become null, unless they are persistent.
-/// @param[in] timeout_ns   Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param[in] timeout_ns   In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @param[out] out_count   Number of complete requests; 0 if none is active.
 /// @param[out] out_indices Room for `count` indices of complete requests.
 /// @param[out] out_infos   Room for `count` results, in the order of `out_indices`; may be NULL.
@@ -3773,6 +3773,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_alltoallv(dtl_comm_t comm, const void *sbuf,
 /// @param[in] rcounts Elements of each of the `source_count` blocks.
 /// @param[in] rdispls Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_INVALID_RANK: an element of `dests` or `sources` is not a rank.
+///         DTL_ERROR_LIMIT: one of them has more than 2^20 elements.
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
 ///         `rbuf` overlap. Equivalent: MPI_Neighbor_alltoallv.
@@ -3930,9 +3931,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_ialltoallv(dtl_comm_t comm, const void *sbuf
 /// Starts a dtl_comm_neighbor_alltoallv, with its parameters. The rules are those of
 /// dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
+/// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT: a list has more than
+///         2^20 elements, or too many requests are in flight. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
 DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, const int32_t *dests,
     uint64_t dest_count, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
     const int32_t *sources, uint64_t source_count, void *rbuf, const uint64_t *rcounts,

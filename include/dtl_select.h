@@ -374,7 +374,7 @@ typedef struct dtl_environment_desc_t {
     uint32_t struct_size;
     /// Entries of `depends`; at most 256, as in the other lists.
     uint32_t depends_count;
-    /// (required) Name: 1 to 63 letters, digits, '_', '-' or '.'.
+    /// (required) Name: 1 to 63 letters, digits, '_', '-' or '.'; not "auto".
     const char *name;
     /// Version, beginning with a number; NULL = none, and no version can be required.
     const char *version;
@@ -1049,8 +1049,7 @@ DTL_NODISCARD dtl_status_t dtl_policy_submit_and_wait(dtl_policy_t policy, dtl_t
 ///
 /// @param[in,out] submission The submission, updated. A complete one returns immediately.
 ///                           [externally synchronised]
-/// @param[in] timeout_ns     In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no
-///                           limit.
+/// @param[in] timeout_ns     In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @return The status of the task. Error texts of dtl_ calls inside the task are not preserved
 ///         here; use dtl_policy_submit_and_wait or dtl_policy_wait_all for that.
 ///         DTL_ERROR_TIMEOUT: the task has not ended. The submission is unchanged.
@@ -1080,8 +1079,8 @@ DTL_NODISCARD dtl_status_t dtl_submission_resource(const dtl_submission_t *submi
 /// Does not wait for tasks that submits of other threads are running at the moment. A task must not
 /// call it.
 ///
-/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
-///                       The table's wait_resource is called only without a limit.
+/// @param[in] timeout_ns In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. The
+///                       table's wait_resource is called only without a limit.
 /// @return The first failure of a task whose submission is not owned by anyone, reported once;
 ///         otherwise that of a stream or of wait_resource. DTL_ERROR_TIMEOUT: a task has not ended.
 ///         DTL_ERROR_CANCELED: the policy was released during the call.

@@ -1,7 +1,7 @@
 # Sourced by `run`, .ci/run and tools/setup.sh: the two exact versions of Rust that the checks need.
 #
 # Cargo.toml has both. Everything else runs with the cargo in PATH, if that is new enough.
-#     $rust_minimum   rust-version: the oldest compiler that must compile everything
+#     $rust_minimum   rust-version: the oldest compiler that must compile the library, the programs and the bindings
 #     $rust_pinned    formatting, lints, releases and the table of instructions
 
 rust_minimum=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -301,7 +301,8 @@ static void test_bad_arguments(void) {
     CHECK_STATUS(dtl_comm_gatherv(comm, in, 2, out, counts, NULL, DTL_DTYPE_INT64, ranks), DTL_ERROR_INVALID_RANK);
     CHECK_STATUS(dtl_comm_scan(comm, in, out, 1, DTL_DTYPE_FLOAT64, DTL_OP_BAND), DTL_ERROR_TYPE);
     CHECK_STATUS(dtl_comm_neighbor_alltoallv(comm, NULL, UINT64_C(1) << 40, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL,
-        DTL_DTYPE_INT64), DTL_ERROR_INVALID_ARGUMENT);
+        DTL_DTYPE_INT64), DTL_ERROR_LIMIT);
+    CHECK_TEXT("dest_count is 1099511627776: at most 1048576 neighbors");
     {
         const int32_t nobody[1] = {9999};
         CHECK_STATUS(dtl_comm_neighbor_alltoallv(comm, nobody, 1, in, counts, NULL, NULL, 0, NULL, NULL, NULL,

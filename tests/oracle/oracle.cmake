@@ -2,7 +2,7 @@
 # whose functions and variables it uses.
 
 set(oracle_run "${top}/tests/oracle/run.sh")
-add_test(NAME tests/oracle.kinds COMMAND "${oracle_run}" kinds "${DTL_STAGE}/bin" 300)
+add_test(NAME tests/oracle.kinds COMMAND "${oracle_run}" kinds "${DTL_STAGE}/bin" 150)
 set(oracle_tests tests/oracle.kinds)
 
 # oracle_program(MPI): bin/oracle.MPI, if its compiler and launcher are there.

@@ -57,7 +57,7 @@ pub struct dtl_environment_desc_t {
     pub struct_size: u32,
     /// Entries of `depends`; at most 256, as in the other lists.
     pub depends_count: u32,
-    /// (required) Name: 1 to 63 letters, digits, '_', '-' or '.'.
+    /// (required) Name: 1 to 63 letters, digits, '_', '-' or '.'; not "auto".
     pub name: *const c_char,
     /// Version, beginning with a number; NULL = none, and no version can be required.
     /// dtl: opt

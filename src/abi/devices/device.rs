@@ -133,7 +133,7 @@ pub struct dtl_mem_stats_t {
     pub peak_bytes: u64,
     /// Bytes taken from the system for these allocations (at least live_bytes). For host memory
     /// this includes its pools and cached free memory. It counts addresses: pages that were never
-    /// touched, or were returned while their neighbours are in use, take no memory, so the resident
+    /// touched, or were returned while their neighbors are in use, take no memory, so the resident
     /// set of a process may be smaller.
     pub reserved_bytes: u64,
     /// Number of allocations that are live now.

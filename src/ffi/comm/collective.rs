@@ -511,6 +511,7 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
 /// @param rcounts  Elements of each of the `source_count` blocks.
 /// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_INVALID_RANK: an element of `dests` or `sources` is not a rank.
+///         DTL_ERROR_LIMIT: one of them has more than 2^20 elements.
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
 ///         `rbuf` overlap. Equivalent: MPI_Neighbor_alltoallv.

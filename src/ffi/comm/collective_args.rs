@@ -359,10 +359,7 @@ fn ranks(comm: &Comm) -> usize {
 unsafe fn neighbors(noun: &str, count_name: &str, side: &BufferArgs) -> Result<Vec<i32>> {
     let (count, limit) = (side.count, 1 << 20);
     if count > limit {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{count_name} is {count}: at most {limit} neighbours"
-        );
+        return fail!(DTL_ERROR_LIMIT, "{count_name} is {count}: at most {limit} neighbors");
     }
     // SAFETY: passed on.
     unsafe { array(side.ranks, count as usize, noun) }.map(<[i32]>::to_vec)

@@ -456,9 +456,10 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
 /// Starts a dtl_comm_neighbor_alltoallv, with its parameters. The rules are those of
 /// dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
+/// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT: a list has more than
+///         2^20 elements, or too many requests are in flight. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
 /// dtl:dests len(dest_count) opt(dest_count==0) rank(null)
 /// dtl:sbuf len(?) opt(sum(scounts)==0) until(request)
 /// dtl:scounts len(dest_count) opt(dest_count==0)

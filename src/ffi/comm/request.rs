@@ -14,8 +14,8 @@ use crate::runtime::component::{Completion, recv_info};
 /// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it stays valid. A persistent
 /// request is inactive afterwards. For an inactive one the call returns at once.
 ///
-/// @param timeout_ns  Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's time
-///                    limit does not apply.
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. The time
+///                    limit of the communicator does not apply.
 /// @param out_info    Result of a receive, even a failed one; may be NULL.
 /// @return DTL_ERROR_TRUNCATED: the received message is longer than the buffer.
 ///         DTL_ERROR_RANK_FAILURE: a rank of the operation died or left. DTL_ERROR_CANCELED: the
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn dtl_request_test_all(
 ///
 /// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. The
 ///                    complete one becomes null, unless it is persistent.
-/// @param timeout_ns  Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @param out_index   Index of the complete request; DTL_NO_INDEX if none is active. Written even
 ///                    if that request failed.
 /// @param out_info    Result of a receive; may be NULL.
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn dtl_request_wait_any(
 ///
 /// @param requests     `count` handles. Null ones and inactive persistent ones are skipped. The
 ///                     complete ones become null, unless they are persistent.
-/// @param timeout_ns   Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param timeout_ns   In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @param out_count    Number of complete requests; 0 if none is active.
 /// @param out_indices  Room for `count` indices of complete requests.
 /// @param out_infos    Room for `count` results, in the order of `out_indices`; may be NULL.

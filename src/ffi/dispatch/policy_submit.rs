@@ -210,7 +210,7 @@ pub extern "C" fn dtl_policy_submit_and_wait(
 ///
 /// @param submission  The submission, updated. A complete one returns immediately. [externally
 ///                    synchronised]
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @return The status of the task. Error texts of dtl_ calls inside the task are not preserved
 ///         here; use dtl_policy_submit_and_wait or dtl_policy_wait_all for that.
 ///         DTL_ERROR_TIMEOUT: the task has not ended. The submission is unchanged.
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn dtl_submission_resource(
 /// Does not wait for tasks that submits of other threads are running at the moment. A task must not
 /// call it.
 ///
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. The
 ///                    table's wait_resource is called only without a limit.
 /// @return The first failure of a task whose submission is not owned by anyone, reported once;
 ///         otherwise that of a stream or of wait_resource. DTL_ERROR_TIMEOUT: a task has not ended.

@@ -72,7 +72,7 @@ pub extern "C" fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> 
 /// Blocks until the work before the latest record of an event is complete. An event that was never
 /// recorded is complete.
 ///
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @return The first failure of that work that no call had returned before the record.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. The event is unchanged.
 ///         DTL_ERROR_CANCELED: another thread destroyed the event.

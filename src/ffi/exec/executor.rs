@@ -224,13 +224,13 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
 /// Blocks until everything that dtl_executor_run_async started has run. On INLINE there is nothing
 /// to wait for.
 ///
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @return The first failure since the last call. It is reported once.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
 ///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function from
-///         dtl_executor_run_async, or on SEQUENTIAL a loop body. On POOL a loop body may make the
-///         call; while functions from dtl_executor_run_async run, only in the thread that started
-///         the loop.
+///         dtl_executor_run_async, or on SEQUENTIAL one from dtl_executor_run or a loop body. On
+///         POOL a loop body may make the call; while functions from dtl_executor_run_async run,
+///         only in the thread that started the loop.
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_wait(executor: dtl_executor_t, timeout_ns: u64) -> dtl_status_t {

@@ -90,7 +90,7 @@ pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
 
 /// Blocks until all work queued so far is complete.
 ///
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. The
 ///                    limit has no effect if the backend implements neither stream queries nor
 ///                    events for its streams.
 /// @return The first failure of that work since the last call. It is reported once.
@@ -248,7 +248,7 @@ pub extern "C" fn dtl_stream_host_callback(
 /// device wait of the backend if it has one.
 ///
 /// @param device      0 to the device count - 1. 0 for a backend without devices.
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. It
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. It
 ///                    limits the wait for the streams (see dtl_stream_wait). It does not limit the
 ///                    wait for work that the program queued through the interface of the backend.
 /// @return The first failure found. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.

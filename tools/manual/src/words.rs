@@ -153,7 +153,7 @@ pub(crate) fn of_call(function: &Value) -> Vec<String> {
             sentences.push("The call may block, at most for the communicator's time limit.".into());
         }
         Value::String(limit) => {
-            sentences.push(format!("The call may block, at most for {limit}."));
+            sentences.push(format!("The call may block; {limit} limits the time."));
         }
         _ => {}
     }

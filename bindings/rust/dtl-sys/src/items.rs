@@ -1099,7 +1099,7 @@ pub struct dtl_mem_stats_t {
     pub peak_bytes: u64,
     /// Bytes taken from the system for these allocations (at least live_bytes). For host memory
     /// this includes its pools and cached free memory. It counts addresses: pages that were never
-    /// touched, or were returned while their neighbours are in use, take no memory, so the resident
+    /// touched, or were returned while their neighbors are in use, take no memory, so the resident
     /// set of a process may be smaller.
     pub reserved_bytes: u64,
     /// Number of allocations that are live now.
@@ -3940,7 +3940,7 @@ pub struct dtl_environment_desc_t {
     pub struct_size: u32,
     /// Entries of `depends`; at most 256, as in the other lists.
     pub depends_count: u32,
-    /// (required) Name: 1 to 63 letters, digits, '_', '-' or '.'.
+    /// (required) Name: 1 to 63 letters, digits, '_', '-' or '.'; not "auto".
     pub name: *const c_char,
     /// Version, beginning with a number; NULL = none, and no version can be required.
     pub version: *const c_char,
@@ -6028,7 +6028,7 @@ pub safe fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t;
 
 /// Blocks until all work queued so far is complete.
 ///
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. The
 ///                    limit has no effect if the backend implements neither stream queries nor
 ///                    events for its streams.
 /// @return The first failure of that work since the last call. It is reported once.
@@ -6128,7 +6128,7 @@ pub unsafe fn dtl_stream_host_callback(
 /// device wait of the backend if it has one.
 ///
 /// @param device      0 to the device count - 1. 0 for a backend without devices.
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. It
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. It
 ///                    limits the wait for the streams (see dtl_stream_wait). It does not limit the
 ///                    wait for work that the program queued through the interface of the backend.
 /// @return The first failure found. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
@@ -6238,7 +6238,7 @@ pub safe fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> dtl_st
 /// Blocks until the work before the latest record of an event is complete. An event that was never
 /// recorded is complete.
 ///
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @return The first failure of that work that no call had returned before the record.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. The event is unchanged.
 ///         DTL_ERROR_CANCELED: another thread destroyed the event.
@@ -6400,13 +6400,13 @@ pub unsafe fn dtl_executor_parallel_reduce(
 /// Blocks until everything that dtl_executor_run_async started has run. On INLINE there is nothing
 /// to wait for.
 ///
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @return The first failure since the last call. It is reported once.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
 ///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function from
-///         dtl_executor_run_async, or on SEQUENTIAL a loop body. On POOL a loop body may make the
-///         call; while functions from dtl_executor_run_async run, only in the thread that started
-///         the loop.
+///         dtl_executor_run_async, or on SEQUENTIAL one from dtl_executor_run or a loop body. On
+///         POOL a loop body may make the call; while functions from dtl_executor_run_async run,
+///         only in the thread that started the loop.
 pub safe fn dtl_executor_wait(executor: dtl_executor_t, timeout_ns: u64) -> dtl_status_t;
 
 /// Returns the kind and the parallelism of an executor.
@@ -6806,7 +6806,7 @@ pub unsafe fn dtl_policy_submit_and_wait(
 ///
 /// @param submission  The submission, updated. A complete one returns immediately. [externally
 ///                    synchronised]
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @return The status of the task. Error texts of dtl_ calls inside the task are not preserved
 ///         here; use dtl_policy_submit_and_wait or dtl_policy_wait_all for that.
 ///         DTL_ERROR_TIMEOUT: the task has not ended. The submission is unchanged.
@@ -6841,7 +6841,7 @@ pub unsafe fn dtl_submission_resource(
 /// Does not wait for tasks that submits of other threads are running at the moment. A task must not
 /// call it.
 ///
-/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. The
 ///                    table's wait_resource is called only without a limit.
 /// @return The first failure of a task whose submission is not owned by anyone, reported once;
 ///         otherwise that of a stream or of wait_resource. DTL_ERROR_TIMEOUT: a task has not ended.
@@ -7684,8 +7684,8 @@ unsafe extern "C" {
 /// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it stays valid. A persistent
 /// request is inactive afterwards. For an inactive one the call returns at once.
 ///
-/// @param timeout_ns  Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's time
-///                    limit does not apply.
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit. The time
+///                    limit of the communicator does not apply.
 /// @param out_info    Result of a receive, even a failed one; may be NULL.
 /// @return DTL_ERROR_TRUNCATED: the received message is longer than the buffer.
 ///         DTL_ERROR_RANK_FAILURE: a rank of the operation died or left. DTL_ERROR_CANCELED: the
@@ -7769,7 +7769,7 @@ pub unsafe fn dtl_request_test_all(
 ///
 /// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. The
 ///                    complete one becomes null, unless it is persistent.
-/// @param timeout_ns  Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param timeout_ns  In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @param out_index   Index of the complete request; DTL_NO_INDEX if none is active. Written even
 ///                    if that request failed.
 /// @param out_info    Result of a receive; may be NULL.
@@ -7790,7 +7790,7 @@ pub unsafe fn dtl_request_wait_any(
 ///
 /// @param requests     `count` handles. Null ones and inactive persistent ones are skipped. The
 ///                     complete ones become null, unless they are persistent.
-/// @param timeout_ns   Nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param timeout_ns   In nanoseconds; 0 polls once, DTL_TIMEOUT_INFINITE sets no limit.
 /// @param out_count    Number of complete requests; 0 if none is active.
 /// @param out_indices  Room for `count` indices of complete requests.
 /// @param out_infos    Room for `count` results, in the order of `out_indices`; may be NULL.
@@ -8148,6 +8148,7 @@ pub unsafe fn dtl_comm_alltoallv(
 /// @param rcounts  Elements of each of the `source_count` blocks.
 /// @param rdispls  Position of each block in `rbuf`, in elements; NULL: one after the other.
 /// @return DTL_ERROR_INVALID_RANK: an element of `dests` or `sources` is not a rank.
+///         DTL_ERROR_LIMIT: one of them has more than 2^20 elements.
 ///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
 ///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
 ///         `rbuf` overlap. Equivalent: MPI_Neighbor_alltoallv.
@@ -8427,9 +8428,10 @@ pub unsafe fn dtl_comm_ialltoallv(
 /// Starts a dtl_comm_neighbor_alltoallv, with its parameters. The rules are those of
 /// dtl_comm_ibarrier.
 ///
-/// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT,
-///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
-///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
+/// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT: a list has more than
+///         2^20 elements, or too many requests are in flight. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
 pub unsafe fn dtl_comm_ineighbor_alltoallv(
     comm: dtl_comm_t,
     dests: *const i32,

@@ -10,28 +10,29 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 const METHOD: &str = "\
-Each value is the 10th percentile over many short batches; batches of a peer are measured in turn \
-with the library's, in \
-the same processes. A cache line is bounced between two processors around each batch, and only \
-batches of the same \
-regime are compared: *near* is below 200 ns for a round trip, *far* above 300 ns (virtual machines \
-move between the two \
-every few seconds), *any* where that was not looked at. Ranks stay on a processor each. In \
-latency, a rank waits for the \
-other's answer, and half of the round trip counts; bandwidth is a window of messages (64 up to 64 \
-KiB, 8 up to 1 MiB, 2 \
-above) until the receiver says that it has all; each collective begins after a barrier, and the \
-mean of all ranks \
-counts (with more ranks than processors: 20 in a row, until the last rank is through). Up to 1 MiB \
-a first repetition in each batch is not counted, as another side's batch came before. All messages \
-use the \
-same two buffers. Data are verified before each row. UCX is the program ucx_perftest, a run of it \
-(its median \
-latency, its mean time for a message of a stream) in turn with 21 batches of the library's, of \
-which the median counts. Ratios are dtl / peer: of times less \
-is better, of GB/s and M/s more; in tables they stand in brackets, each with the library's value \
-of the same run, and \
-the column dtl has the middle one of all runs.";
+## How it was measured
+
+- Each value is the 10th percentile over many short batches. Batches of the library and of the peer
+  (the implementation that it is compared with) alternate in the same processes.
+- *near*, *far*: a cache line is exchanged between the two processors before and after each batch,
+  and only batches of the same class are compared. *near* is a round trip below 200 ns, *far* above
+  300 ns; virtual machines move between them every few seconds. *any*: the distance was not
+  measured.
+- Each rank is pinned to a processor.
+- *latency* is half of a round trip. *bandwidth* is a window of messages (64 up to 64 KiB, 8 up to
+  1 MiB, 2 above), until the receiver confirms the last one.
+- A collective begins after a barrier. Its time is the mean of all ranks. With more ranks than
+  processors, 20 calls in a row are timed, until the last rank returns; the time of one call then
+  includes context switches.
+- Up to 1 MiB the first call of a batch is not timed, because the batch of the peer ran before it.
+  All messages use the same two buffers. Results are verified before each row is timed.
+- UCX is measured by its own program, ucx_perftest. Its runs alternate with 21 batches of the
+  library, of which the median counts. The value of UCX is its median latency, or its mean time per
+  message of a stream.
+- dtl / peer is below 1 where the library is faster in time, and above 1 where it is faster in GB/s
+  or M/s. In tables with several peers this ratio is in parentheses, computed from values of the
+  same run; the column dtl has the median of all runs.
+";
 
 /// Contents of a page.
 pub(crate) struct Parts<'a> {
@@ -52,9 +53,8 @@ pub(crate) fn text(parts: &Parts) -> String {
     let machines = machines.into_iter().collect::<Vec<_>>().join("; ");
     let versions = versions.into_iter().collect::<Vec<_>>().join("; ");
     let mut text = format!(
-        "# Performance\n\nMeasured with libdtl {versions} on: {machines}. Made by `dtl-bench \
-         report`, which writes this page \
-         for any machine; what is said here is true of this one.\n\n{METHOD}\n\n"
+        "# Performance\n\nResults of libdtl {versions} on one kind of machine: {machines}. \
+         `dtl-bench report` writes the same page for yours.\n\n"
     );
     text += &verdict::text(runs, parts.notes);
     if !parts.pictures.is_empty() {
@@ -67,10 +67,10 @@ pub(crate) fn text(parts: &Parts) -> String {
         text += &group(&title, &runs);
     }
     if !parts.missing.is_empty() {
-        text += "\n## What could not be measured\n\n";
+        text += "\n## Not measured\n\n";
     }
     parts.missing.iter().for_each(|missing| put(&mut text, &format!("- {missing}")));
-    text
+    text + "\n" + METHOD
 }
 
 /// Returns true if the run has only rows of the tests latency and bandwidth, and another run with
@@ -113,9 +113,11 @@ fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
 fn title(run: &Run) -> String {
     match run.measured() {
         "comm" => format!(
-            "Messages and collectives, kind {}, {} ranks",
+            "Messages and collectives, kind {}, {} ranks{}",
             run.text("kind"),
-            run.head["ranks"]
+            run.head["ranks"],
+            run.shared_processors()
+                .map_or(String::new(), |count| format!(" on {count} processors"))
         ),
         "alloc" => "Allocations".to_owned(),
         "parallel_for" => format!("Loops on {} threads", run.head["threads"]),

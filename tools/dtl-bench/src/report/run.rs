@@ -99,6 +99,12 @@ impl Run {
         }
     }
 
+    /// Returns the number of usable processors if there are fewer of them than ranks.
+    pub(crate) fn shared_processors(&self) -> Option<u64> {
+        let usable = self.head["machine"]["usable_cpus"].as_u64()?;
+        self.head["ranks"].as_u64().filter(|&ranks| ranks > usable).map(|_| usable)
+    }
+
     /// Returns the measured subcommand: "comm", "alloc" and so on.
     pub(crate) fn measured(&self) -> &str {
         self.text("measured")

@@ -142,7 +142,7 @@ impl Target {
     }
 
     /// Returns true if a value meets the target.
-    pub(crate) fn is_held(&self, row: &Row, regime: Regime, value: f64) -> bool {
+    pub(crate) fn is_met(&self, row: &Row, regime: Regime, value: f64) -> bool {
         if self.is_most(row) { value <= self.at(regime) } else { value >= self.at(regime) }
     }
 }

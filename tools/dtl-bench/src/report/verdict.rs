@@ -7,6 +7,7 @@ use super::run::{Of, Row, Run};
 use super::target::{self, By, Target};
 use crate::stats::Regime;
 use crate::table::digits;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Regimes that a report shows.
@@ -39,16 +40,24 @@ pub(crate) fn text(runs: &[Run], notes: &Notes) -> String {
     if found.is_empty() {
         return String::new();
     }
-    let held = found.iter().filter(|one| one.is_held()).count();
+    let met = found.iter().filter(|one| one.is_met()).count();
     let has_floor = found.iter().any(|one| one.floor(notes).is_some());
     let mut text = format!(
-        "## Targets\n\n{held} of {} are held. What has fewer than {ENOUGH} batches is left out \
-         here.",
+        "## Targets\n\n{met} of {} targets are met. Each row is compared with the fastest peer. \
+         *near* and *far* are the distance between the two processors ([How it was \
+         measured](#how-it-was-measured)). Rows with fewer than {ENOUGH} batches are omitted.",
         found.len()
     );
+    let crowds: BTreeSet<_> = runs
+        .iter()
+        .filter_map(|run| Some((run.shared_processors()?, run.head["ranks"].as_u64()?)))
+        .collect();
+    for (processors, ranks) in crowds {
+        let _ = write!(text, " The {ranks} ranks share {processors} processors.");
+    }
     if has_floor {
-        text += " *Floor*: a bare program that only moves the bytes, without matching or handles, \
-            on the machine that the project is developed on; it shows what is easy there.";
+        text += " *Floor* is the time of a bare program that only moves the bytes, without \
+            matching or handles, on one development machine.";
     }
     text += "\n\n| test | size | regime | dtl | best peer | peer | dtl / peer | target | |";
     text += if has_floor {
@@ -124,8 +133,8 @@ fn best_of_processes(runs: &[Run], row: &Row, regime: Regime) -> Option<(f64, St
 }
 
 impl Finding<'_> {
-    fn is_held(&self) -> bool {
-        self.target.is_held(self.row, self.regime, self.value)
+    fn is_met(&self) -> bool {
+        self.target.is_met(self.row, self.regime, self.value)
     }
 
     fn is_harder_than(&self, other: &Finding) -> bool {
@@ -155,7 +164,7 @@ impl Finding<'_> {
             self.shown(self.value),
             if self.target.is_most(self.row) { "≤" } else { "≥" },
             self.aim(),
-            if self.is_held() { "held" } else { "**missed**" },
+            if self.is_met() { "met" } else { "**missed**" },
         )
     }
 
@@ -208,10 +217,8 @@ fn unseen(runs: &[Run], found: &[Finding]) -> String {
         let peers: Vec<String> = runs.iter().filter_map(of_peer).collect();
         if !peers.is_empty() {
             let (regime, peers) = (regime.name(), peers.join("; "));
-            let _ = write!(
-                text,
-                "\nNot seen often enough while the processors were {regime}: {peers}.\n"
-            );
+            let _ =
+                write!(text, "\nToo few batches while the processors were {regime}: {peers}.\n");
         }
     }
     text
@@ -219,7 +226,7 @@ fn unseen(runs: &[Run], found: &[Finding]) -> String {
 
 /// Lists the missed targets; rows with the same note are listed together.
 fn reasons(found: &[Finding], notes: &Notes) -> String {
-    let missed = || found.iter().filter(|one| !one.is_held());
+    let missed = || found.iter().filter(|one| !one.is_met());
     let note = |one: &Finding| notes.of_row(&one.name, &one.size, one.regime);
     let mut said: Vec<usize> = Vec::new();
     let mut lines = String::new();
@@ -234,9 +241,13 @@ fn reasons(found: &[Finding], notes: &Notes) -> String {
     }
     let silent = titles(missed().filter(|one| note(one).is_none()));
     if !silent.is_empty() {
-        let _ = writeln!(lines, "- Nothing is noted of: {silent}.");
+        let _ = writeln!(lines, "- No reason is noted for: {silent}.");
     }
-    if lines.is_empty() { lines } else { format!("\n### What is missed, and why\n\n{lines}") }
+    if lines.is_empty() {
+        lines
+    } else {
+        format!("\n### Missed targets and their reasons\n\n{lines}")
+    }
 }
 
 fn titles<'a>(all: impl Iterator<Item = &'a Finding<'a>>) -> String {

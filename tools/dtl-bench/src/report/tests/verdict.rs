@@ -24,11 +24,14 @@ fn the_best_peer_counts() {
     ];
     let all = text(&runs, &Notes::default());
     let line = "| latency | 8 B | near | 0.1000 us | 0.1100 us | B | 0.91 | ≤ 0.6 | **missed** |";
-    assert!(all.contains(line) && all.contains("0 of 1 are held"), "{all}");
-    assert!(all.contains("- Nothing is noted of: latency 8 B near (0.91, target 0.6)."), "{all}");
+    assert!(all.contains(line) && all.contains("0 of 1 targets are met"), "{all}");
+    assert!(
+        all.contains("- No reason is noted for: latency 8 B near (0.91, target 0.6)."),
+        "{all}"
+    );
     assert!(!all.contains("Not seen"), "{all}");
     let all = text(&runs[..1], &Notes::default());
-    assert!(all.contains("| 0.20 | ≤ 0.6 | held |") && !all.contains("What is missed"), "{all}");
+    assert!(all.contains("| 0.20 | ≤ 0.6 | met |") && !all.contains("Missed targets"), "{all}");
 }
 
 #[test]
@@ -45,7 +48,7 @@ fn notes_and_floors_are_shown() {
                  [[floor]]\nrow = \"latency\"\nsize = \"8 B\"\nnear = 0.063\n";
     let all = text(&[run("shm", "A", 100.0, 110.0)], &Notes::of(notes).expect("notes"));
     assert!(all.contains("- **latency 8 B near (0.91, target 0.6)**: it is hard\n"), "{all}");
-    assert!(all.contains("**missed** | 0.0630 |") && !all.contains("Nothing is noted"), "{all}");
+    assert!(all.contains("**missed** | 0.0630 |") && !all.contains("No reason is noted"), "{all}");
 }
 
 #[test]
