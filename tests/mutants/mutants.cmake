@@ -37,6 +37,10 @@ add_test(NAME tests/ctk.throws
 set_tests_properties(tests/ctk.throws PROPERTIES TIMEOUT 60
   PASS_REGULAR_EXPRESSION "FAIL     memory.slots.each_returns: memory.alloc threw an exception.*\nnot run ")
 
+# Memory that the host cannot access, and no transfer table: contents are not tested.
+add_test(NAME tests/ctk.no-transfer
+  COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${mutants}/whole.so" --component memory)
+set_tests_properties(tests/ctk.no-transfer PROPERTIES TIMEOUT 300 PROCESSORS 2 ENVIRONMENT "MUTANT=memory.no_transfer")
 # A correct table that has streams and no other group.
 add_test(NAME tests/ctk.streams-only
   COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${mutants}/whole.so" --component exec)

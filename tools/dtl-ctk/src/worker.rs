@@ -352,7 +352,7 @@ fn fits(run: &Run, subject: &Subject, test: &Test) -> Outcome {
              for it)"
         );
     }
-    if let Some(need) = test.needs.iter().find(|need| !subject.meets(**need)) {
+    if let Some(need) = subject.lacks(&test.needs) {
         skip!("the backend does not have {}", need.text());
     }
     Ok(())

@@ -92,6 +92,8 @@ pub(crate) enum Need {
     /// Streams are available: those of the backend, or those that the library implements over the
     /// backend's memory.
     Streams,
+    /// Contents can be copied: of the memory kinds that the test needs, or else of all kinds.
+    Copies,
     /// The backend executes the functions that are passed to kernel launches and parallel loops. A
     /// backend with the flag DTL_BACKEND_NO_COMPUTE ignores these functions.
     Compute,
@@ -100,11 +102,12 @@ pub(crate) enum Need {
 }
 
 /// Requirements, each with its name in the catalog and its description for users.
-const NEEDS: [(&str, Need, &str); 7] = [
+const NEEDS: [(&str, Need, &str); 8] = [
     ("devices", Need::Device, "a device table"),
     ("two_devices", Need::TwoDevices, "two devices"),
     ("memory", Need::Memory, "a memory table"),
     ("device_memory", Need::DeviceMemory, "a device table or a memory table"),
+    ("copies", Need::Copies, "a transfer table, or host access to the memory"),
     ("streams", Need::Streams, "streams"),
     ("compute", Need::Compute, "launches and loops that compute (not DTL_BACKEND_NO_COMPUTE)"),
     (

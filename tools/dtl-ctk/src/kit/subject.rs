@@ -86,13 +86,24 @@ impl Subject {
         self.kinds.iter().copied().find(|kind| kind.word == word)
     }
 
-    pub(crate) fn meets(&self, need: Need) -> bool {
+    /// Returns the first of a test's needs that the backend does not meet.
+    pub(crate) fn lacks(&self, needs: &[Need]) -> Option<Need> {
+        needs.iter().copied().find(|&need| !self.meets(need, needs))
+    }
+
+    fn meets(&self, need: Need, needs: &[Need]) -> bool {
         match need {
             Need::Device => self.has("device"),
             Need::TwoDevices => self.devices >= 2,
             Need::Memory => self.has("memory"),
             Need::DeviceMemory => self.has("device") || self.has("memory"),
             Need::Kind(word) => self.kind(word).is_some(),
+            Need::Copies => {
+                let names_kinds = needs.iter().any(|need| matches!(need, Need::Kind(_)));
+                let used = |kind: &&Kind| !names_kinds || needs.contains(&Need::Kind(kind.word));
+                self.has("transfer")
+                    || self.kinds.iter().filter(used).all(|kind| kind.is_host_accessible())
+            }
             Need::Compute => self.computes,
             Need::Streams | Need::Cut => true,
         }
