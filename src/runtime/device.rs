@@ -141,8 +141,9 @@ pub fn info(backend: &Backend, device: i32) -> Result<dtl_device_info_t> {
 pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
     let info = if backend.device.is_some() || backend.memory.is_none() {
         check(backend, device)?;
+        let of_current = || backend.memory.as_ref().map_or(Ok(None), |own| own.memory_info());
         let own = backend.device()?.memory_info(device);
-        own.or_else(|| backend.memory.as_ref()?.memory_info().transpose())
+        own.or_else(|| on(backend, device, of_current).transpose())
     } else if device == 0 {
         backend.memory()?.memory_info().transpose()
     } else {

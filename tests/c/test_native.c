@@ -87,6 +87,34 @@ static void test_memory_that_tells(void) {
     CHECK_OK(dtl_backend_unregister(backend));
 }
 
+static int32_t chosen;
+
+static dtl_status_t choose(void* self, int32_t device) { return (void)self, chosen = device, DTL_SUCCESS; }
+
+static dtl_status_t tell_of_chosen(void* self, uint64_t* out_free, uint64_t* out_total) {
+    (void)self;
+    *out_free = *out_total = 1000 + (uint64_t)chosen;
+    return DTL_SUCCESS;
+}
+
+/* memory_info of the memory table describes the current device: that of the call is made current. */
+static void test_memory_of_each_device(void) {
+    struct far_tables tables;
+    dtl_backend_t backend = DTL_BACKEND_NULL;
+    uint64_t free_bytes = 7, total = 7;
+    memset(&far, 0, sizeof far);
+    far.devices = 2;
+    far_fill(&tables);
+    tables.device.set = choose;
+    tables.memory.memory_info = tell_of_chosen;
+    CHECK_OK(dtl_backend_register("each", &tables.main, &far, 0, &backend));
+    CHECK_OK(dtl_device_memory_info(backend, 1, &free_bytes, &total));
+    CHECK(free_bytes == 1001 && total == 1001 && chosen == 0);
+    CHECK_OK(dtl_device_memory_info(backend, 0, &free_bytes, &total));
+    CHECK(free_bytes == 1000);
+    CHECK_OK(dtl_backend_unregister(backend));
+}
+
 static void test_device_only(void) {
     struct far_tables tables;
     dtl_backend_t backend = DTL_BACKEND_NULL;
@@ -478,6 +506,7 @@ static void test_comm_open(void) {
 int main(void) {
     test_memory_only();
     test_memory_that_tells();
+    test_memory_of_each_device();
     test_device_only();
     test_transfer();
     test_exec();

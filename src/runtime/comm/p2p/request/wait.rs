@@ -150,7 +150,7 @@ fn late(
         Some(Kind::Put | Kind::Get) => "",
         _ => " or cancel it",
     };
-    let millis = timeout_ns / 1_000_000;
+    let millis = timeout_ns.saturating_add(500_000) / 1_000_000;
     let error = failure!(
         DTL_ERROR_TIMEOUT,
         "the request ({name}) is not done after {millis} ms: it goes on, wait again{advice}"
