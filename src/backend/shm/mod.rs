@@ -263,8 +263,8 @@ fn describe(size: usize, how: &std::result::Result<(), String>) -> String {
     let kib = memory::ring::MAX_DATA >> 10;
     match how {
         Ok(()) => format!(
-            "{size} processes, shared rings; above {kib} KiB two copies, or one while the sender \
-             is away (process_vm_readv)"
+            "{size} processes, shared rings; above {kib} KiB two copies, or one \
+             (process_vm_readv) while the sender is in no call"
         ),
         Err(why) => format!("{size} processes, shared rings; above {kib} KiB two copies ({why})"),
     }

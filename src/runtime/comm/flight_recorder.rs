@@ -14,6 +14,8 @@
 //! Every operation calls the recorder, so operations are also reported to a trace here.
 
 use super::op_desc::{Kind, OpDesc};
+use crate::abi::status::DTL_ERROR_TIMEOUT;
+use crate::error::{Error, Result};
 use crate::hints;
 use crate::runtime::trace;
 use crate::sys::handles::epoch;
@@ -223,13 +225,14 @@ impl Recorder {
         Ticket(ticket.0 | TRACED | (call.kind as u64) << KIND_SHIFT)
     }
 
-    /// Records the start of an operation, runs `act`, and records the completion.
+    /// Records the start of an operation, runs `act`, and records the completion. The error of a
+    /// passed time limit names the operation.
     #[inline(always)] // row: send_recv_8
-    pub(crate) fn during<T>(&self, words: [u64; 3], act: impl FnOnce() -> T) -> T {
+    pub(crate) fn during<T>(&self, words: [u64; 3], act: impl FnOnce() -> Result<T>) -> Result<T> {
         let ticket = self.begin(words);
         let done = act();
         self.end(ticket);
-        done
+        done.map_err(|error| named(error, words))
     }
 
     /// Records that the operation identified by `ticket` is complete.
@@ -292,6 +295,16 @@ impl Recorder {
     /// is complete.
     pub(crate) fn collective(&self, number: u64) -> Option<(OpDesc, bool)> {
         self.latest().find(|(call, _)| call.kind.is_collective() && call.tag as u64 == number)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn named(error: Error, words: [u64; 3]) -> Error {
+    let call = OpDesc::from_words(words).filter(|_| error.status() == DTL_ERROR_TIMEOUT);
+    match call {
+        Some(call) => error.within(&call.to_string()),
+        None => error,
     }
 }
 

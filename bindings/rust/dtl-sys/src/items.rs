@@ -7690,10 +7690,11 @@ unsafe extern "C" {
 /// @return DTL_ERROR_TRUNCATED: the received message is longer than the buffer.
 ///         DTL_ERROR_RANK_FAILURE: a rank of the operation died or left. DTL_ERROR_CANCELED: the
 ///         operation was cancelled by dtl_request_cancel, or its communicator was destroyed.
-///         DTL_ERROR_TIMEOUT: the operation continues: wait again, or cancel it. For a collective,
-///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
-///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
-///         this request. Any status of the call that started the operation is possible too.
+///         DTL_ERROR_TIMEOUT: the operation continues and its buffer stays in use. Wait again, or
+///         cancel or destroy the request if dtl_request_cancel allows it. For a collective, after a
+///         limit of 100 ms or more, the text reports where the other ranks are, as queried before
+///         the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls this
+///         request. Any status of the call that started the operation is possible too.
 /// Threads: any; if two wait, one gets DTL_ERROR_INVALID_HANDLE. Equivalent: MPI_Wait.
 pub unsafe fn dtl_request_wait(
     request: dtl_request_t,

@@ -1,6 +1,5 @@
-//! Maintainers' notes on rows of the report's table of targets: the reason why a target is missed,
-//! and the floor (the value that was measured for a minimal program that only moves the bytes). The
-//! notes are in a file next to the report's page. `report` does not change this file.
+//! Maintainers' notes on rows of the report's table of targets: the reasons why targets are missed.
+//! The notes are in a file next to the report's page. `report` does not change this file.
 //!
 //! ```toml
 //! [[note]]
@@ -8,12 +7,6 @@
 //! sizes = ["64 KiB"]         # none: any
 //! regime = "near"            # none: any
 //! text = "What was tried, in numbers, and what limits it."
-//!
-//! [[floor]]
-//! row = "latency"
-//! size = "8 B"
-//! near = 0.063               # in the row's unit
-//! far = 0.26
 //! ```
 
 use crate::out::Outcome;
@@ -29,7 +22,6 @@ pub(crate) const FILE: &str = "performance-notes.toml";
 #[derive(Default)]
 pub(crate) struct Notes {
     notes: Vec<Note>,
-    floors: Vec<Floor>,
 }
 
 struct Note {
@@ -37,13 +29,6 @@ struct Note {
     sizes: Vec<String>,
     regime: Option<String>,
     text: String,
-}
-
-struct Floor {
-    row: String,
-    size: String,
-    near: Option<f64>,
-    far: Option<f64>,
 }
 
 impl Notes {
@@ -62,11 +47,9 @@ impl Notes {
         let all: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
         let list = |key: &str| all.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
         let notes: Option<Vec<Note>> = list("note").iter().map(note).collect();
-        let floors: Option<Vec<Floor>> = list("floor").iter().map(floor).collect();
         Ok(Notes {
             notes: notes
                 .ok_or("a [[note]] wants rows and text; rows and sizes are lists of texts")?,
-            floors: floors.ok_or("a [[floor]] wants row, and near or far as numbers")?,
         })
     }
 
@@ -79,17 +62,6 @@ impl Notes {
         };
         let place = self.notes.iter().position(is_its)?;
         Some((place, &self.notes[place].text))
-    }
-
-    /// Returns the floor of a row: the value that was measured for a minimal program that only
-    /// moves the bytes; `None` if it is unknown.
-    pub(crate) fn floor(&self, row: &str, size: &str, regime: Regime) -> Option<f64> {
-        let floor = self.floors.iter().find(|floor| floor.row == row && floor.size == size)?;
-        match regime {
-            Regime::Near => floor.near,
-            Regime::Far => floor.far,
-            _ => None,
-        }
     }
 }
 
@@ -108,18 +80,6 @@ fn note(value: &Value) -> Option<Note> {
         sizes: list("sizes")?,
         regime: text(value, "regime"),
         text: text(value, "text")?,
-    })
-}
-
-fn floor(value: &Value) -> Option<Floor> {
-    let number = |key: &str| value.get(key).and_then(Value::as_float);
-    let (near, far) = (number("near"), number("far"));
-    near.or(far)?;
-    Some(Floor {
-        row: text(value, "row")?,
-        size: text(value, "size").unwrap_or_default(),
-        near,
-        far,
     })
 }
 

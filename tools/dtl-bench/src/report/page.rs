@@ -30,8 +30,9 @@ const METHOD: &str = "\
   library, of which the median counts. The value of UCX is its median latency, or its mean time per
   message of a stream.
 - dtl / peer is below 1 where the library is faster in time, and above 1 where it is faster in GB/s
-  or M/s. In tables with several peers this ratio is in parentheses, computed from values of the
-  same run; the column dtl has the median of all runs.
+  or M/s. The ratio in parentheses is computed from values of the same run; the column dtl has the
+  median of all runs. Kind mpi runs over each MPI, so its tables have both values in each cell: dtl /
+  MPI alone.
 ";
 
 /// Contents of a page.
@@ -54,9 +55,10 @@ pub(crate) fn text(parts: &Parts) -> String {
     let versions = versions.into_iter().collect::<Vec<_>>().join("; ");
     let mut text = format!(
         "# Performance\n\nResults of libdtl {versions} on one kind of machine: {machines}. \
-         `dtl-bench report` writes the same page for yours.\n\n"
+         `dtl-bench report` writes the same page for yours. *near* and *far* are the distance \
+         between the two processors; numbers in parentheses are ratios dtl / peer ([How it was \
+         measured](#how-it-was-measured)).\n"
     );
-    text += &verdict::text(runs, parts.notes);
     if !parts.pictures.is_empty() {
         text += "\n## Latency and bandwidth\n\n";
     }
@@ -66,6 +68,7 @@ pub(crate) fn text(parts: &Parts) -> String {
     for (title, runs) in groups(runs) {
         text += &group(&title, &runs);
     }
+    text += &verdict::text(runs, parts.notes);
     if !parts.missing.is_empty() {
         text += "\n## Not measured\n\n";
     }
@@ -154,6 +157,13 @@ fn group(title: &str, runs: &[&Run]) -> String {
             &mut text,
             &if transports.is_empty() { String::new() } else { format!("{transports}.\n") },
         );
+        if there.iter().any(|run| run.shared_processors().is_some()) {
+            put(
+                &mut text,
+                "Ranks share processors here: an MPI whose ranks poll without yielding \
+                waits for the end of a time slice.\n",
+            );
+        }
         text += &table(&there, regime);
     }
     text
@@ -161,12 +171,16 @@ fn group(title: &str, runs: &[&Run]) -> String {
 
 /// Writes a table with one column for each peer (an implementation that the library is compared
 /// with). The library's value is the median of all runs; each ratio compares values from the same
-/// run.
+/// run. Kind mpi runs over the peer itself, so there each cell has the library's value of the run.
 fn table(runs: &[&Run], regime: Regime) -> String {
-    let (mut head, mut rule) =
-        ("| test | size | unit | dtl |".to_owned(), "|---|---|---|---|".to_owned());
+    let is_over_peer = runs.iter().all(|run| run.of() == Of::OverMpi);
+    let (mut head, mut rule) = ("| test | size | unit |".to_owned(), "|---|---|---|".to_owned());
+    if !is_over_peer {
+        head += " dtl |";
+        rule += "---|";
+    }
     for peer in runs.iter().filter_map(|run| run.peer()) {
-        let _ = write!(head, " {peer} |");
+        let _ = write!(head, " {}{peer} |", if is_over_peer { "over " } else { "" });
         rule += "---|";
     }
     let mut text = format!("{head}\n{rule}\n");
@@ -183,9 +197,12 @@ fn table(runs: &[&Run], regime: Regime) -> String {
         done.push(key);
         ours.sort_by(f64::total_cmp);
         let own = digits(row.unit.of(ours[ours.len() / 2]));
-        let mut line = format!("| {} | {} | {} | {own} |", row.test, row.size(), row.unit.name());
+        let mut line = format!("| {} | {} | {} |", row.test, row.size(), row.unit.name());
+        if !is_over_peer {
+            let _ = write!(line, " {own} |");
+        }
         for run in runs.iter().filter(|run| run.peer().is_some()) {
-            line += &in_run(run).map_or(" |".to_owned(), |pair| cell(row, pair));
+            line += &in_run(run).map_or(" |".to_owned(), |pair| cell(row, pair, is_over_peer));
         }
         put(&mut text, &line);
     }
@@ -193,10 +210,12 @@ fn table(runs: &[&Run], regime: Regime) -> String {
 }
 
 /// Formats a table cell: the value measured with the comparison library, and the ratio of libdtl's
-/// value to it.
-fn cell(row: &Row, pair: Pair) -> String {
+/// value to it. If `with_own`, the library's value comes first.
+fn cell(row: &Row, pair: Pair, with_own: bool) -> String {
     let Some((theirs, ratio)) = pair.theirs.zip(row.ratio(pair)) else { return " |".to_owned() };
-    format!(" {} ({ratio:.2}) |", digits(row.unit.of(theirs)))
+    let value = |nanoseconds: f64| digits(row.unit.of(nanoseconds));
+    let own = if with_own { format!("{} / ", value(pair.ours)) } else { String::new() };
+    format!(" {own}{} ({ratio:.2}) |", value(theirs))
 }
 
 #[cfg(test)]

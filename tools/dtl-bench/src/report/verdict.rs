@@ -41,11 +41,9 @@ pub(crate) fn text(runs: &[Run], notes: &Notes) -> String {
         return String::new();
     }
     let met = found.iter().filter(|one| one.is_met()).count();
-    let has_floor = found.iter().any(|one| one.floor(notes).is_some());
     let mut text = format!(
-        "## Targets\n\n{met} of {} targets are met. Each row is compared with the fastest peer. \
-         *near* and *far* are the distance between the two processors ([How it was \
-         measured](#how-it-was-measured)). Rows with fewer than {ENOUGH} batches are omitted.",
+        "\n## Targets\n\nA target is the ratio, or the difference, to the fastest peer that the maintainers aim \
+         for. {met} of {} targets are met. Rows with fewer than {ENOUGH} batches are omitted.",
         found.len()
     );
     let crowds: BTreeSet<_> = runs
@@ -55,21 +53,10 @@ pub(crate) fn text(runs: &[Run], notes: &Notes) -> String {
     for (processors, ranks) in crowds {
         let _ = write!(text, " The {ranks} ranks share {processors} processors.");
     }
-    if has_floor {
-        text += " *Floor* is the time of a bare program that only moves the bytes, without \
-            matching or handles, on one development machine.";
-    }
     text += "\n\n| test | size | regime | dtl | best peer | peer | dtl / peer | target | |";
-    text += if has_floor {
-        " floor |\n|---|---|---|---|---|---|---|---|---|---|\n"
-    } else {
-        "\n|---|---|---|---|---|---|---|---|---|\n"
-    };
+    text += "\n|---|---|---|---|---|---|---|---|---|\n";
     for one in &found {
         text += &one.line();
-        if has_floor {
-            let _ = write!(text, " {} |", one.floor(notes).map_or(String::new(), digits));
-        }
         text.push('\n');
     }
     text + &unseen(runs, &found) + &reasons(&found, notes)
@@ -143,10 +130,6 @@ impl Finding<'_> {
         } else {
             self.value < other.value
         }
-    }
-
-    fn floor(&self, notes: &Notes) -> Option<f64> {
-        notes.floor(&self.name, &self.size, self.regime)
     }
 
     fn line(&self) -> String {

@@ -13,23 +13,12 @@ fn rows_find_their_notes() {
         [[note]]
         rows = ["latency"]
         text = "all"
-        [[floor]]
-        row = "latency"
-        size = "8 B"
-        near = 0.063
     "#;
     let notes = Notes::of(text).expect("notes");
     assert_eq!(notes.of_row("latency", "64 KiB", Regime::Near), Some((0, "cells")));
     assert_eq!(notes.of_row("latency", "64 KiB", Regime::Far), Some((1, "all")));
     assert_eq!(notes.of_row("reduce", "", Regime::Far), None);
-    assert_eq!(notes.floor("latency", "8 B", Regime::Near), Some(0.063));
-    assert_eq!(notes.floor("latency", "8 B", Regime::Far), None);
-    for bad in [
-        "[[note]]\nrows = [\"x\"]",
-        "[[note]]\nrows = \"x\"\ntext = \"y\"",
-        "[[floor]]\nrow = \"x\"",
-        "note",
-    ] {
+    for bad in ["[[note]]\nrows = [\"x\"]", "[[note]]\nrows = \"x\"\ntext = \"y\"", "note"] {
         assert!(Notes::of(bad).is_err(), "{bad}");
     }
 }
