@@ -288,9 +288,12 @@ static void time_limits(void) {
     unsigned char small[64];
     uint64_t began = now_ms();
     dtl_request_t request;
+    char text[64];
     CHECK(out != NULL && in != NULL);
     memset(small, 0xEE, sizeof small);
     CHECK_STATUS(dtl_comm_recv(hasty, small, sizeof small, DTL_DTYPE_BYTE, previous, 1, NULL), DTL_ERROR_TIMEOUT);
+    snprintf(text, sizeof text, "from rank %d, tag 1): nothing matched", (int)previous);
+    CHECK_TEXT(text);
     if (hasty_ms == 500) CHECK_TEXT("500 ms");
     CHECK(now_ms() - began >= hasty_ms - 1);
     CHECK_STATUS(dtl_comm_recv(hasty, small, sizeof small, DTL_DTYPE_BYTE, DTL_ANY_SOURCE, DTL_ANY_TAG, NULL),
@@ -319,6 +322,8 @@ static void time_limits(void) {
                  DTL_ERROR_TIMEOUT);
     CHECK_STATUS(dtl_comm_sendrecv(hasty, out, 8, DTL_PROC_NULL, 3, small, 8, previous, 4, DTL_DTYPE_BYTE, NULL),
                  DTL_ERROR_TIMEOUT);
+    snprintf(text, sizeof text, "from rank %d, tag 4): nothing matched", (int)previous);
+    CHECK_TEXT(text);
     CHECK_OK(dtl_comm_barrier(comm));
     CHECK_OK(dtl_comm_destroy(hasty));
     free(out);

@@ -298,9 +298,10 @@ impl Recorder {
     }
 }
 
+/// Prepends the description of an operation to the error of a passed time limit.
 #[cold]
 #[inline(never)]
-fn named(error: Error, words: [u64; 3]) -> Error {
+pub(crate) fn named(error: Error, words: [u64; 3]) -> Error {
     let call = OpDesc::from_words(words).filter(|_| error.status() == DTL_ERROR_TIMEOUT);
     match call {
         Some(call) => error.within(&call.to_string()),

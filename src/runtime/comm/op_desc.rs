@@ -1,6 +1,6 @@
 //! Descriptions of operations, for the flight recorder, reports, and comparison between ranks.
 
-use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_ANY_TAG};
+use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_ANY_TAG, DTL_PROC_NULL};
 pub(crate) use crate::runtime::op_kind::{KINDS, Kind};
 use crate::runtime::trace::Args;
 use crate::runtime::{id_table, types};
@@ -185,6 +185,9 @@ impl fmt::Display for OpDesc {
             (true, _) => {}
             (false, Kind::Recv | Kind::Probe) if self.peer == DTL_ANY_SOURCE => {
                 details.push("from any rank".to_owned());
+            }
+            (false, _) if self.peer == DTL_PROC_NULL => {
+                details.push("peer DTL_PROC_NULL".to_owned())
             }
             (false, Kind::Recv | Kind::Probe) => details.push(format!("from rank {}", self.peer)),
             (false, _) => details.push(format!("to rank {}", self.peer)),

@@ -9,6 +9,7 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
 use crate::hints::usually;
 use crate::runtime::comm::failure::absence;
+use crate::runtime::comm::flight_recorder::named;
 use crate::runtime::comm::op_desc::{Kind, Tagged};
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
@@ -445,7 +446,9 @@ fn exchange(
             .and_then(|sending| comm.complete(sending, dest, deadline))
             .and_then(|done| comm.check_done(&done, "send to", dest));
         match sent {
-            Ok(()) => comm.complete(receiving, source, deadline),
+            Ok(()) => comm
+                .complete(receiving, source, deadline)
+                .map_err(|error| named(error, into.words(Kind::Recv, source, rtag))),
             Err(error) => {
                 if let Some(op) = receiving.op() {
                     comm.link.cancel(op)?;
@@ -474,7 +477,9 @@ fn exchange_staged(
             .and_then(|mut sending| sending.complete(comm, dest, deadline))
             .and_then(|done| comm.check_done(&done, "send to", dest));
         match sent {
-            Ok(()) => receiving.complete(comm, source, deadline),
+            Ok(()) => receiving
+                .complete(comm, source, deadline)
+                .map_err(|error| named(error, into.words(Kind::Recv, source, rtag))),
             Err(error) => receiving.cancel_and_wait(comm).and(Err(error)),
         }
     })
