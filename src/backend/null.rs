@@ -41,18 +41,6 @@ impl BackendProbe for Null {
 }
 
 impl Device for Null {
-    fn count(&self) -> Result<i32> {
-        Ok(1)
-    }
-
-    fn set(&self, _device: i32) -> Result<()> {
-        Ok(())
-    }
-
-    fn get(&self) -> Result<i32> {
-        Ok(0)
-    }
-
     fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
         out.kind = DTL_DEVICE_NONE;
         (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);

@@ -50,18 +50,6 @@ struct Host;
 impl BackendProbe for Host {}
 
 impl Device for Host {
-    fn count(&self) -> Result<i32> {
-        Ok(1)
-    }
-
-    fn set(&self, _device: i32) -> Result<()> {
-        Ok(())
-    }
-
-    fn get(&self) -> Result<i32> {
-        Ok(0)
-    }
-
     fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
         out.kind = DTL_DEVICE_CPU;
         out.total_bytes = hwinfo::memory().1;

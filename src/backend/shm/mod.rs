@@ -264,7 +264,7 @@ fn describe(size: usize, how: &std::result::Result<(), String>) -> String {
     match how {
         Ok(()) => format!(
             "{size} processes, shared rings; above {kib} KiB two copies, or one \
-             (process_vm_readv) while the sender is in no call"
+             (process_vm_readv) while the sender is not in a call"
         ),
         Err(why) => format!("{size} processes, shared rings; above {kib} KiB two copies ({why})"),
     }

@@ -298,10 +298,9 @@ impl Recorder {
     }
 }
 
-/// Prepends the description of an operation to the error of a passed time limit.
 #[cold]
 #[inline(never)]
-pub(crate) fn named(error: Error, words: [u64; 3]) -> Error {
+fn named(error: Error, words: [u64; 3]) -> Error {
     let call = OpDesc::from_words(words).filter(|_| error.status() == DTL_ERROR_TIMEOUT);
     match call {
         Some(call) => error.within(&call.to_string()),

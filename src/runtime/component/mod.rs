@@ -101,12 +101,18 @@ pub trait BackendProbe: Send + Sync {
 /// Device component of a backend.
 pub trait Device: Send + Sync {
     /// Returns the number of devices.
-    fn count(&self) -> Result<i32>;
+    fn count(&self) -> Result<i32> {
+        Ok(1)
+    }
     /// Makes `device` the calling thread's current device.
-    fn set(&self, device: i32) -> Result<()>;
+    fn set(&self, _device: i32) -> Result<()> {
+        Ok(())
+    }
     /// Returns the calling thread's current device. Called only on a thread that has never called
     /// `set`.
-    fn get(&self) -> Result<i32>;
+    fn get(&self) -> Result<i32> {
+        Ok(0)
+    }
     /// Fills in the known properties of `device`.
     fn info(&self, _device: i32, _out: &mut dtl_device_info_t) -> Option<Result<()>> {
         None

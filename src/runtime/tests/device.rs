@@ -8,17 +8,7 @@ struct One;
 
 impl BackendProbe for One {}
 
-impl Device for One {
-    fn count(&self) -> Result<i32> {
-        Ok(1)
-    }
-    fn set(&self, _device: i32) -> Result<()> {
-        Ok(())
-    }
-    fn get(&self) -> Result<i32> {
-        Ok(0)
-    }
-}
+impl Device for One {}
 
 #[test]
 fn entries_of_backends_that_are_gone_are_dropped() {

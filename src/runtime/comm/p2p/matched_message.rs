@@ -63,7 +63,7 @@ pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>>
 
 /// Blocking matched probe: waits for a message that a receive would match, and dequeues it.
 pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
-    probe::until(comm, || improbe(comm, source, tag))
+    probe::until(comm, source, || improbe(comm, source, tag))
 }
 
 fn insert(message: MatchedMessage) -> Result<dtl_message_t> {

@@ -516,7 +516,7 @@ impl Staged {
         }
         match self.cancel_and_wait(comm)? {
             Some((done, copied)) => copied.map(|()| done),
-            None => Err(comm.gave_up()),
+            None => Err(comm.gave_up(peer)),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::sys::sync::wait::Backoff;
 /// Blocking probe: waits for a message that a receive would match. The message stays queued.
 pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Completion> {
     let call = OpDesc { peer: source, tag, ..OpDesc::new(Kind::Probe) };
-    comm.recorder.during(call.words(), || until(comm, || iprobe(comm, source, tag)))
+    comm.recorder.during(call.words(), || until(comm, source, || iprobe(comm, source, tag)))
 }
 
 /// Checks, without blocking, for a message that a receive with this source and tag would match. The
@@ -64,7 +64,11 @@ pub(crate) fn find<T>(
 
 /// Repeats `look`, which probes for a message, until it finds one. Fails when the communicator's
 /// time limit expires, or if the communicator is closed or revoked.
-pub(crate) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Result<T> {
+pub(crate) fn until<T>(
+    comm: &Comm,
+    source: i32,
+    look: impl Fn() -> Result<Option<T>>,
+) -> Result<T> {
     let (deadline, mut backoff) = (comm.deadline(), Backoff::new());
     loop {
         if let Some(found) = look()? {
@@ -73,7 +77,7 @@ pub(crate) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Res
         comm.pause(&mut backoff);
         if backoff.is_long() {
             if deadline.passed() || !comm.is_open() {
-                return Err(comm.gave_up());
+                return Err(comm.gave_up(source));
             }
             progress::others(comm);
         }

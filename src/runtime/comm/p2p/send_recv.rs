@@ -9,7 +9,6 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
 use crate::hints::usually;
 use crate::runtime::comm::failure::absence;
-use crate::runtime::comm::flight_recorder::named;
 use crate::runtime::comm::op_desc::{Kind, Tagged};
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
@@ -221,19 +220,20 @@ impl Comm {
                 return Ok(failed);
             }
         }
-        self.cancel_started(started)?.ok_or_else(|| self.gave_up())
+        self.cancel_started(started)?.ok_or_else(|| self.gave_up(peer))
     }
 
-    /// Returns the error for a wait that ended before its operation completed.
+    /// Returns the error for a wait for `peer` that ended before its operation completed.
     #[cold]
-    pub(crate) fn gave_up(&self) -> Error {
+    pub(crate) fn gave_up(&self, peer: i32) -> Error {
         if !self.is_open() {
             return self.ended();
         }
         let millis = self.timeout_ns / 1_000_000;
+        let with = if peer < 0 { String::new() } else { format!(" with rank {peer}") };
         failure!(
             DTL_ERROR_TIMEOUT,
-            "nothing matched within {millis} ms (the communicator's time limit)"
+            "no match{with} within {millis} ms (the communicator's time limit)"
         )
     }
 
@@ -446,9 +446,7 @@ fn exchange(
             .and_then(|sending| comm.complete(sending, dest, deadline))
             .and_then(|done| comm.check_done(&done, "send to", dest));
         match sent {
-            Ok(()) => comm
-                .complete(receiving, source, deadline)
-                .map_err(|error| named(error, into.words(Kind::Recv, source, rtag))),
+            Ok(()) => comm.complete(receiving, source, deadline),
             Err(error) => {
                 if let Some(op) = receiving.op() {
                     comm.link.cancel(op)?;
@@ -477,9 +475,7 @@ fn exchange_staged(
             .and_then(|mut sending| sending.complete(comm, dest, deadline))
             .and_then(|done| comm.check_done(&done, "send to", dest));
         match sent {
-            Ok(()) => receiving
-                .complete(comm, source, deadline)
-                .map_err(|error| named(error, into.words(Kind::Recv, source, rtag))),
+            Ok(()) => receiving.complete(comm, source, deadline),
             Err(error) => receiving.cancel_and_wait(comm).and(Err(error)),
         }
     })

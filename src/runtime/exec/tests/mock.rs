@@ -30,15 +30,6 @@ struct Here;
 impl BackendProbe for Here {}
 
 impl Device for Here {
-    fn count(&self) -> Result<i32> {
-        Ok(1)
-    }
-    fn set(&self, _device: i32) -> Result<()> {
-        Ok(())
-    }
-    fn get(&self) -> Result<i32> {
-        Ok(0)
-    }
     fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
         (out.max_block_threads, out.max_block) = (1024, [1024, 1024, 64]);
         Some(Ok(()))
