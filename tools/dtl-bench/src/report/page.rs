@@ -24,6 +24,9 @@ const METHOD: &str = "\
 - A collective begins after a barrier. Its time is the mean of all ranks. With more ranks than
   processors, 20 calls in a row are timed, until the last rank returns; the time of one call then
   includes context switches.
+- *pair* is an allocation and its free; *pool*, the same from a pool. *held* is 64 blocks allocated,
+  then freed; *touched*, one block whose pages are all written. *to main* is the time from the
+  launcher's start until both processes are in main; *to the end*, until both have ended.
 - Up to 1 MiB the first call of a batch is not timed, because the batch of the peer ran before it.
   All messages use the same two buffers. Results are verified before each row is timed.
 - UCX is measured by its own program, ucx_perftest. Its runs alternate with 21 batches of the
