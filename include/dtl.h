@@ -2056,10 +2056,10 @@ DTL_NODISCARD dtl_status_t dtl_stream_native(dtl_stream_t stream, void **out_nat
 /// the backend has no callbacks on its streams. There the call waits for the stream and then calls
 /// `fn` in the calling thread.
 ///
-/// @param[in] fn   Thread: one of the stream. Locks held: none. It may block and call dtl_
-///                 functions, except to wait for this stream or for an event behind itself. It
-///                 must not throw. On a stream of a backend the rules of that backend apply too
-///                 (CUDA: no calls that reach CUDA).
+/// @param[in] fn   Thread: one of the stream, or as above the calling one. Locks held: none. It
+///                 may block and call dtl_ functions, except to wait for this stream or for an
+///                 event behind itself. It must not throw. On a stream of a backend the rules of
+///                 that backend apply too (CUDA: no calls that reach CUDA).
 /// @param[in] user Passed to `fn`.
 /// @return DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaLaunchHostFunc.

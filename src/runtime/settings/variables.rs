@@ -16,8 +16,8 @@ pub const VARIABLES: &[(&str, &str)] = variables! {
     DTL_COMM: "kind of the world communicator: auto, self, shm, mpi, rdma, hier, nccl or a \
         registered name",
     DTL_TIMEOUT: "time limit of blocking communication: 30s, 500ms, … (default none)",
-    DTL_DETERMINISTIC: "1: reductions bitwise equal between kinds and runs",
-    DTL_LOG: "log level: off, error, warn, info, debug (default warn)",
+    DTL_DETERMINISTIC: "1: reductions depend neither on the kind nor on which ranks share a node",
+    DTL_LOG: "messages on standard error: off, error, warn (default), info (choices), debug",
     DTL_TRACE: "file to write a trace to, Chrome's JSON: %r in it is the rank, %p the process id",
     DTL_STRICT: "1: a degraded automatic choice is an error",
     DTL_PLUGIN_PATH: "folders to search for plugins, and plugin files, separated by ':'",

@@ -107,6 +107,7 @@ pub(crate) fn of_parameter(one: &Value) -> Vec<String> {
     if let Some(end) = text("until").filter(|_| !states("until")) {
         sentences.push(match end.strip_prefix("call_of:") {
             Some(function) => format!("In use until {} returns.", or(function)),
+            None if end == "last_use" => "In use after the call.".to_owned(),
             None => format!("In use until {}.", end_of_use(end)),
         });
     }
@@ -119,10 +120,10 @@ pub(crate) fn of_parameter(one: &Value) -> Vec<String> {
     if one["borrowed"] == true && !is_borrowed {
         sentences.push("The library owns it.".to_owned());
     }
-    if let Some(life) = text("lives") {
-        sentences.push(format!("The string is valid {}.", life_of(life)));
+    if let Some(life) = text("lives").filter(|_| !states("alid")) {
+        sentences.push(format!("Valid {}.", life_of(life)));
     }
-    if let Some(names) = text("values") {
+    if let Some(names) = text("values").filter(|names| !states(names)) {
         sentences.push(format!("One of {}.", constants(names)));
     }
     if let Some(names) = text("flags") {
