@@ -443,6 +443,14 @@ static void test_misuse(void) {
     desc.kind = "no such kind";
     CHECK_STATUS(dtl_comm_open(&desc, &bad), DTL_ERROR_NOT_FOUND);
     CHECK_TEXT("threads");
+    desc.over = DTL_COMM_SELF; /* the same with a communicator below, and a kind that takes none */
+    CHECK_STATUS(dtl_comm_open(&desc, &bad), DTL_ERROR_NOT_FOUND);
+    desc.kind = "self";
+    CHECK_STATUS(dtl_comm_open(&desc, &bad), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("desc.over: kind \"self\" is not opened over another communicator");
+    desc.kind = NULL;
+    CHECK_STATUS(dtl_comm_open(&desc, &bad), DTL_ERROR_INVALID_ARGUMENT);
+    desc.over = DTL_COMM_NULL;
     CHECK_OK(dtl_comm_threads(3, MILLISECONDS(200), comms));
     CHECK_OK(dtl_comm_info(comms[2], &info));
     CHECK(info.rank == 2 && info.size == 3 && strcmp(info.kind, "threads") == 0);

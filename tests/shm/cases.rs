@@ -192,7 +192,7 @@ fn big(comm: &Rank) {
     let expected = if std::env::var_os("DTL_CMA").is_some() {
         "two copies (DTL_CMA=off)"
     } else {
-        "or one while"
+        "or one (process_vm_readv) while"
     };
     assert!(
         comm.properties().description.contains(expected)

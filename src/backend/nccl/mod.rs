@@ -62,7 +62,10 @@ impl Comm for Arc<NcclOpener> {
     }
 
     fn open(&self, _args: &OpenArgs) -> Result<Box<dyn Transport>> {
-        fail!(DTL_ERROR_NOT_SUPPORTED, "kind \"nccl\" has no messages: it stands beside another")
+        fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "kind \"nccl\" has collectives only: open it over another communicator"
+        )
     }
 
     fn device_comms(&self) -> Option<&dyn DeviceComms> {

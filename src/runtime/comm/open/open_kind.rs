@@ -168,11 +168,11 @@ fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
     let kind = description.kind.as_deref().unwrap_or("auto");
     let meets =
         |backend: &Arc<Backend>| backend.comm.as_deref().is_some_and(|comm| comm.bootstraps_over());
-    let backend = registry::lookup(kind).filter(meets).ok_or_else(|| {
+    let named = if kind == "auto" { None } else { Some(find(kind)?) };
+    let backend = named.filter(meets).ok_or_else(|| {
         failure!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "over with kind \"{kind}\": only a kind that stands beside another, or whose ranks can \
-             meet over one, is opened over one"
+            "desc.over: kind \"{kind}\" is not opened over another communicator: leave it null"
         )
     })?;
     let raw = &description.raw;
