@@ -1,7 +1,6 @@
 //! Descriptions of operations, for the flight recorder, reports, and comparison between ranks.
 
-use super::p2p::send_recv::rank_name;
-use crate::abi::comm::communicator::DTL_ANY_TAG;
+use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_ANY_TAG, DTL_PROC_NULL};
 pub(crate) use crate::runtime::op_kind::{KINDS, Kind};
 use crate::runtime::trace::Args;
 use crate::runtime::{id_table, types};
@@ -192,6 +191,15 @@ impl fmt::Display for OpDesc {
             details.push(format!("root {}", self.peer));
         }
         if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }
+    }
+}
+
+/// Returns the name of a peer for error messages.
+pub(crate) fn rank_name(peer: i32) -> String {
+    match peer {
+        DTL_ANY_SOURCE => "any rank".to_owned(),
+        DTL_PROC_NULL => "DTL_PROC_NULL".to_owned(),
+        _ => format!("rank {peer}"),
     }
 }
 

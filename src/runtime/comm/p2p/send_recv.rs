@@ -9,7 +9,7 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
 use crate::hints::usually;
 use crate::runtime::comm::failure::absence;
-use crate::runtime::comm::op_desc::{Kind, Tagged};
+use crate::runtime::comm::op_desc::{Kind, Tagged, rank_name};
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
@@ -265,15 +265,6 @@ impl Comm {
         };
         let error = Error::new(done.status, text);
         error.within(&format!("{what} {}", rank_name(peer)))
-    }
-}
-
-/// Returns the name of a peer for error messages.
-pub(crate) fn rank_name(peer: i32) -> String {
-    match peer {
-        DTL_ANY_SOURCE => "any rank".to_owned(),
-        DTL_PROC_NULL => "DTL_PROC_NULL".to_owned(),
-        _ => format!("rank {peer}"),
     }
 }
 

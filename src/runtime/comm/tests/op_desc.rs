@@ -1,7 +1,6 @@
 //! Tests of `op_desc`.
 
 use super::*;
-use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_PROC_NULL};
 
 #[test]
 fn calls_survive_being_words() {
