@@ -72,6 +72,8 @@ pub(super) struct Engine {
     pub(super) broken: Option<dtl_status_t>,
     /// Error message of the last failure.
     pub(super) reason: Option<String>,
+    /// Collectives in flight, each with its operation on the `Wire`.
+    pub(super) collectives: Vec<(OpId, OpId)>,
     /// Open windows, each with its number.
     pub(super) windows: Vec<(u64, OpenWindow)>,
 }
@@ -233,6 +235,7 @@ impl Engine {
             lost_receives: 0,
             broken: None,
             reason: None,
+            collectives: Vec::new(),
             windows: Vec::new(),
         }
     }
@@ -477,6 +480,7 @@ impl Engine {
                 self.operations.cancel_message(&mut self.matcher, own, is)
             }
             Some(&Operation::Send(send)) => self.cancel_send(id, &send),
+            Some(Operation::Collective) => return self.cancel_collective(id),
             _ => false,
         };
         if withdrawn {

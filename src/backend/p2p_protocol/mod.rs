@@ -15,11 +15,13 @@
 //! - `mprobe`: matched probe
 //! - `fault`: failed ranks and failed raw transports
 //! - `device_mem`: messages in device memory
+//! - `coll`: collectives of the raw transport
 //! - `rma`: one-sided operations
 //! - `rma_adapter`: implementation of the window trait of `runtime`
 //! - `shutdown`: closing
 //! - `mock`: mock `Wire` for tests
 
+mod coll;
 mod device_mem;
 mod engine;
 mod fault;
@@ -41,8 +43,9 @@ use super::match_queues::Matcher;
 use super::peer_map::BYTES_PER_RANK;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Error, Result, failure};
+use crate::runtime::comm::coll::CollCall;
 use crate::runtime::component::{
-    Completion, Diagnostics, Groups, Liveness, Matched, OpId, Properties, RecvMode, Rma, Selector,
+    BlockingCollectives, Completion, Diagnostics, Groups, Liveness, Matched, NativeCollectives, OpId, Properties, RecvMode, Rma, Selector,
     SendMode, ThreadCheck, Transport, Wakeup, Window, WindowPart, poll_of,
 };
 use crate::sys::memory::buf::Region;
@@ -53,6 +56,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+pub use self::coll::WireCollectives;
 pub use self::device_mem::{DeviceMapping, WireDevices};
 pub use self::frame::{eager_head, eager_word};
 pub use self::rma::{Begin, WireWindows};
@@ -127,6 +131,10 @@ pub trait Wire: Send {
     }
     /// Returns the methods for one-sided communication, or the reason why it is not supported.
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str>;
+    /// Returns the methods for collectives; `None` if the library's algorithms execute them all.
+    fn collectives(&mut self) -> Option<&mut dyn WireCollectives> {
+        None
+    }
     /// Closes the transport; may block.
     fn close(&mut self) -> Result<()>;
 }
@@ -188,8 +196,9 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
         return Err(error);
     }
     let windows = engine.wire.windows().map(drop);
+    let has_collectives = engine.wire.collectives().is_some();
     let engine = SharedEngine(Arc::new(Mutex::new(Some(engine))));
-    Ok(Box::new(P2pTransport { engine, properties, is_direct, windows }))
+    Ok(Box::new(P2pTransport { engine, properties, is_direct, has_collectives, windows }))
 }
 
 /// Number of bytes that a transport uses for the engine and the posted frame buffers. Memory per
@@ -226,6 +235,8 @@ struct P2pTransport {
     properties: Arc<Properties>,
     /// True if the `Wire` supports device memory.
     is_direct: bool,
+    /// True if the `Wire` executes collectives itself.
+    has_collectives: bool,
     /// Reason why windows are not supported, as an error; `Ok` if they are supported.
     windows: std::result::Result<(), &'static str>,
 }
@@ -239,6 +250,7 @@ impl Transport for P2pTransport {
         Groups {
             liveness: Some(self),
             rma: self.windows.map(|()| self as _),
+            native_collectives: self.has_collectives.then_some(self as _),
             device_memory: self.is_direct.then_some(self as _),
             wakeup: Some(self),
             thread_check: Some(self),
@@ -323,6 +335,28 @@ impl Liveness for P2pTransport {
 
     fn failed_count(&self) -> usize {
         self.engine.with(|engine| Ok(engine.deaths)).unwrap_or(0)
+    }
+}
+
+impl NativeCollectives for P2pTransport {
+    fn takes(&self, call: &CollCall<'_>) -> Result<bool> {
+        self.engine.with(|engine| engine.takes_collective(call))
+    }
+
+    fn start(&self, call: &CollCall<'_>) -> Result<OpId> {
+        self.engine.with(|engine| engine.start_collective(call))
+    }
+
+    fn can_cancel(&self) -> bool {
+        true
+    }
+
+    fn blocking(&self) -> Option<&dyn BlockingCollectives> {
+        None
+    }
+
+    fn subset(&self, _ranks: &[i32], _number: u32) -> Result<Option<Box<dyn Transport>>> {
+        Ok(None)
     }
 }
 

@@ -13,6 +13,7 @@
 //! - `environment`: functions of an environment
 //! - `handler`: functions of a dispatch handler
 
+mod collective;
 mod comm;
 mod device;
 mod environment;
