@@ -119,7 +119,7 @@ static void test_described(void) {
     CHECK_STATUS(dtl_comm_open(&desc, &none), DTL_ERROR_INVALID_ARGUMENT);
     desc.kind = "self", desc.flags = 0;
     CHECK_STATUS(dtl_comm_open(&desc, &none), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_TEXT("over with kind \"self\"");
+    CHECK_TEXT("kind \"self\" is not opened over another communicator");
     desc.over = DTL_COMM_NULL, desc.flags = DTL_COMM_STAGE;
     CHECK_STATUS(dtl_comm_open(&desc, &none), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("DTL_COMM_STAGE is for kinds");

@@ -232,7 +232,18 @@ impl Recorder {
         let ticket = self.begin(words);
         let done = act();
         self.end(ticket);
-        done.map_err(|error| named(error, words))
+        done.map_err(|error| self.name(ticket, error))
+    }
+
+    /// Adds the description of the operation to the error of a passed time limit.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn name(&self, ticket: Ticket, error: Error) -> Error {
+        let list = if ticket.0 & SHARED == 0 { &self.own } else { &self.shared };
+        match list.read(ticket.number()).filter(|_| error.status() == DTL_ERROR_TIMEOUT) {
+            Some(noted) => error.within(&noted.call.to_string()),
+            None => error,
+        }
     }
 
     /// Records that the operation identified by `ticket` is complete.
@@ -295,16 +306,6 @@ impl Recorder {
     /// is complete.
     pub(crate) fn collective(&self, number: u64) -> Option<(OpDesc, bool)> {
         self.latest().find(|(call, _)| call.kind.is_collective() && call.tag as u64 == number)
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn named(error: Error, words: [u64; 3]) -> Error {
-    let call = OpDesc::from_words(words).filter(|_| error.status() == DTL_ERROR_TIMEOUT);
-    match call {
-        Some(call) => error.within(&call.to_string()),
-        None => error,
     }
 }
 

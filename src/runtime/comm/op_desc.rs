@@ -180,25 +180,26 @@ impl fmt::Display for OpDesc {
         if self.is_on_device() {
             details.push("device memory".to_owned());
         }
-        match (collective, self.kind) {
-            (true, _) if self.peer >= 0 => details.push(format!("root {}", self.peer)),
-            (true, _) => {}
-            (false, Kind::Recv | Kind::Probe) if self.peer == DTL_ANY_SOURCE => {
-                details.push("from any rank".to_owned());
-            }
-            (false, _) if self.peer == DTL_PROC_NULL => {
-                details.push("peer DTL_PROC_NULL".to_owned())
-            }
-            (false, Kind::Recv | Kind::Probe) => details.push(format!("from rank {}", self.peer)),
-            (false, _) => details.push(format!("to rank {}", self.peer)),
-        }
         if !collective {
+            let way = if matches!(self.kind, Kind::Recv | Kind::Probe) { "from" } else { "to" };
+            details.push(format!("{way} {}", rank_name(self.peer)));
             details.push(match self.tag {
                 DTL_ANY_TAG => "any tag".into(),
                 tag => format!("tag {tag}"),
             });
+        } else if self.peer >= 0 {
+            details.push(format!("root {}", self.peer));
         }
         if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }
+    }
+}
+
+/// Returns the name of a peer for error messages.
+pub(crate) fn rank_name(peer: i32) -> String {
+    match peer {
+        DTL_ANY_SOURCE => "any rank".to_owned(),
+        DTL_PROC_NULL => "DTL_PROC_NULL".to_owned(),
+        _ => format!("rank {peer}"),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
 use crate::hints::usually;
 use crate::runtime::comm::failure::absence;
-use crate::runtime::comm::op_desc::{Kind, Tagged};
+use crate::runtime::comm::op_desc::{Kind, Tagged, rank_name};
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
@@ -230,10 +230,10 @@ impl Comm {
             return self.ended();
         }
         let millis = self.timeout_ns / 1_000_000;
-        let with = if peer < 0 { String::new() } else { format!(" with rank {peer}") };
         failure!(
             DTL_ERROR_TIMEOUT,
-            "no match{with} within {millis} ms (the communicator's time limit)"
+            "no match with {} within {millis} ms (the communicator's time limit)",
+            rank_name(peer)
         )
     }
 
@@ -266,11 +266,6 @@ impl Comm {
         let error = Error::new(done.status, text);
         error.within(&format!("{what} {}", rank_name(peer)))
     }
-}
-
-/// Returns the name of a peer for error messages.
-pub(super) fn rank_name(peer: i32) -> String {
-    if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") }
 }
 
 /// Checks the arguments of a send.
@@ -331,7 +326,7 @@ pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Res
     let ticket = comm.recorder.begin(data.words(send_kind(mode), dest, tag));
     let sent = comm.send_message(data.bytes, dest, tag, mode);
     comm.recorder.end(ticket);
-    sent
+    sent.map_err(|error| comm.recorder.name(ticket, error))
 }
 
 /// Slow path of `send`: `dest` may be DTL_PROC_NULL, the host may be unable to access the buffer,
@@ -368,7 +363,7 @@ pub fn recv(
     let ticket = comm.recorder.begin(data.words(Kind::Recv, source, tag));
     let received = comm.receive(data.bytes, source, tag, completion);
     comm.recorder.end(ticket);
-    received
+    received.map_err(|error| comm.recorder.name(ticket, error))
 }
 
 /// Slow path of `recv`: `source` may be DTL_PROC_NULL, source and tag may be wildcards, the host

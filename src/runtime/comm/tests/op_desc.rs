@@ -50,5 +50,5 @@ fn texts_name_what_matters() {
         OpDesc { peer: DTL_ANY_SOURCE, tag: DTL_ANY_TAG, ..OpDesc::new(Kind::Recv).with(3, 2) };
     assert_eq!(recv.to_string(), "recv (count 3, INT32, from any rank, any tag)");
     let nobody = OpDesc { peer: DTL_PROC_NULL, tag: 1, ..OpDesc::new(Kind::Send).with(3, 2) };
-    assert_eq!(nobody.to_string(), "send (count 3, INT32, peer DTL_PROC_NULL, tag 1)");
+    assert_eq!(nobody.to_string(), "send (count 3, INT32, to DTL_PROC_NULL, tag 1)");
 }

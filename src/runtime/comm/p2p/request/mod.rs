@@ -45,8 +45,8 @@ use crate::error::{Error, Result, fail, failure};
 use crate::hints;
 use crate::runtime::comm::coll::StartedColl;
 use crate::runtime::comm::flight_recorder::Ticket;
-use crate::runtime::comm::op_desc::Kind;
 pub use crate::runtime::comm::op_desc::Tagged;
+use crate::runtime::comm::op_desc::{self, Kind};
 use crate::runtime::comm::progress::{add_running, add_running_again};
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, rma_path};
@@ -456,7 +456,7 @@ impl Request {
         if kind.is_collective() {
             kind.name().to_owned()
         } else {
-            format!("{} {}", what(kind), send_recv::rank_name(self.peer))
+            format!("{} {}", what(kind), op_desc::rank_name(self.peer))
         }
     }
 }
