@@ -91,8 +91,9 @@ pub const DTL_COLLECTIVE_SCAN: i32 = 14;
 /// dtl_comm_exscan and dtl_comm_iexscan.
 pub const DTL_COLLECTIVE_EXSCAN: i32 = 15;
 
-/// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces has the
-/// address of this rank's part of the other buffer.
+/// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces is this
+/// rank's part of the other buffer; for DTL_COLLECTIVE_REDUCE_SCATTER and its block form, both are
+/// the whole buffer.
 pub const DTL_COLL_IN_PLACE: u64 = 1;
 /// Flag of dtl_coll_args_t: the result of a reduction must have the bits of the library's own
 /// algorithms (DTL_COMM_DETERMINISTIC). Support such a reduction only if its result is exact in any

@@ -2,52 +2,74 @@
 //! tests it like any other of its operations; this module gives each collective in flight an
 //! operation of the engine.
 
-use super::engine::{Engine, Operation, done, index_of};
-use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE, DTL_SUCCESS};
+use super::engine::{Collective, Engine, Operation, PendingCall, done, index_of};
+use crate::abi::status::*;
 use crate::error::Result;
 use crate::runtime::comm::coll::CollCall;
 use crate::runtime::component::{Completion, OpId};
 
-/// Collectives of a [`Wire`]. One thread at a time calls these methods. `Wire::test` tests for
-/// completion, `Wire::cancel` requests cancellation.
-pub trait WireCollectives {
-    /// Returns true if `start` executes the collective. The decision depends only on arguments that
-    /// are equal on all ranks.
-    fn takes(&mut self, call: &CollCall<'_>) -> Result<bool>;
-    /// Starts a collective. BUSY means that the caller must retry later.
-    fn start(&mut self, call: &CollCall<'_>) -> Result<OpId>;
-}
-
 impl Engine {
     pub(super) fn takes_collective(&mut self, call: &CollCall<'_>) -> Result<bool> {
-        match self.wire.collectives() {
-            Some(collectives) => collectives.takes(call),
-            None => Ok(false),
-        }
+        self.wire.collectives().map_or(Ok(false), |collectives| collectives.takes(call))
     }
 
     pub(super) fn start_collective(&mut self, call: &CollCall<'_>) -> Result<OpId> {
         self.check_working()?;
-        let Some(collectives) = self.wire.collectives() else { return Ok(OpId::COMPLETED) };
-        let on_wire = collectives.start(call)?;
+        // All ranks start them in one order, so none overtakes one that waits.
+        let waits = self.collectives.last().is_some_and(|last| last.op.is_none());
+        let op = if waits { None } else { self.start_on_wire(call)? };
+        let &CollCall { args, context, is_deterministic } = call;
+        let waiting = || PendingCall { args: args.clone(), context, is_deterministic };
+        let call = if op.is_none() { Some(Box::new(waiting())) } else { None };
         let id = self.operations.add(Operation::Collective)?;
-        self.collectives.push((id, on_wire));
+        self.collectives.push(Collective { id, op, call });
         Ok(id)
     }
 
-    /// Tests the collectives in flight, and completes those that are over.
-    pub(super) fn test_collectives(&mut self) -> Result<()> {
+    /// Starts a collective on the `Wire`; `None` if there is no room.
+    fn start_on_wire(&mut self, call: &CollCall<'_>) -> Result<Option<OpId>> {
+        let Some(collectives) = self.wire.collectives() else { return Ok(None) };
+        match collectives.start(call) {
+            Ok(op) => Ok(Some(op)),
+            Err(error) if error.status() == DTL_ERROR_BUSY => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts the collectives that wait, and completes those that are over.
+    pub(super) fn move_collectives(&mut self) -> Result<()> {
+        self.start_waiting();
         let mut index = 0;
-        while let Some(&(id, on_wire)) = self.collectives.get(index) {
-            match self.wire.test(on_wire)? {
+        while let Some(&Collective { id, op: Some(op), .. }) = self.collectives.get(index) {
+            match self.wire.test(op)? {
                 None => index += 1,
                 Some(over) => {
-                    self.collectives.swap_remove(index);
+                    self.collectives.remove(index);
                     self.end_collective(id, &over);
                 }
             }
         }
         Ok(())
+    }
+
+    fn start_waiting(&mut self) {
+        while let Some(first) = self.collectives.iter_mut().find(|one| one.op.is_none()) {
+            let (id, Some(waiting)) = (first.id, first.call.take()) else { return };
+            let started = self.start_on_wire(&waiting.call());
+            match (started, self.collectives.iter_mut().find(|one| one.id == id)) {
+                (Ok(Some(op)), Some(one)) => one.op = Some(op),
+                (Ok(_), Some(one)) => {
+                    one.call = Some(waiting);
+                    return;
+                }
+                (Ok(_), None) => return,
+                (Err(error), _) => {
+                    self.collectives.retain(|one| one.id != id);
+                    self.reason = Some(error.text().to_owned());
+                    self.operations.finish(id, done(self.rank, error.status(), 0, 0));
+                }
+            }
+        }
     }
 
     fn end_collective(&mut self, id: OpId, over: &Completion) {
@@ -64,8 +86,13 @@ impl Engine {
     /// Requests cancellation of the collective `id`. It stays in flight if the `Wire` cannot cancel
     /// it.
     pub(super) fn cancel_collective(&mut self, id: OpId) {
-        if let Some(&(_, on_wire)) = self.collectives.iter().find(|(known, _)| *known == id) {
-            drop(self.wire.cancel(on_wire));
+        let Some(index) = self.collectives.iter().position(|one| one.id == id) else { return };
+        match self.collectives.get(index).and_then(|one| one.op) {
+            Some(op) => drop(self.wire.cancel(op)),
+            None => {
+                self.collectives.remove(index);
+                self.operations.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
+            }
         }
     }
 }

@@ -45,8 +45,9 @@ use crate::abi::status::dtl_status_t;
 use crate::error::{Error, Result, failure};
 use crate::runtime::comm::coll::CollCall;
 use crate::runtime::component::{
-    BlockingCollectives, Completion, Diagnostics, Groups, Liveness, Matched, NativeCollectives, OpId, Properties, RecvMode, Rma, Selector,
-    SendMode, ThreadCheck, Transport, Wakeup, Window, WindowPart, poll_of,
+    BlockingCollectives, Completion, Diagnostics, Groups, Liveness, Matched, NativeCollectives,
+    OpId, Properties, RecvMode, Rma, Selector, SendMode, ThreadCheck, Transport, Wakeup, Window,
+    WindowPart, poll_of,
 };
 use crate::sys::memory::buf::Region;
 use crate::sys::os::poller::Poller;
@@ -56,7 +57,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-pub use self::coll::WireCollectives;
 pub use self::device_mem::{DeviceMapping, WireDevices};
 pub use self::frame::{eager_head, eager_word};
 pub use self::rma::{Begin, WireWindows};
@@ -151,6 +151,16 @@ pub trait WireFrames {
     fn next(&mut self, looks: bool) -> Result<Option<RxFrame>>;
     /// Releases a frame's buffer after the frame has been read.
     fn give_back(&mut self, lent: &RxFrame);
+}
+
+/// Collectives of a [`Wire`]. One thread at a time calls these methods. `Wire::test` tests for
+/// completion, `Wire::cancel` requests cancellation.
+pub trait WireCollectives {
+    /// Returns true if `start` executes the collective. The decision depends only on arguments that
+    /// are equal on all ranks.
+    fn takes(&mut self, call: &CollCall<'_>) -> Result<bool>;
+    /// Starts a collective. BUSY means that the caller must retry later.
+    fn start(&mut self, call: &CollCall<'_>) -> Result<OpId>;
 }
 
 /// Whether a waiting thread may sleep.

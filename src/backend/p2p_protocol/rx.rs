@@ -26,7 +26,7 @@ impl Engine {
             self.move_windows()?;
         }
         if !self.collectives.is_empty() {
-            self.test_collectives()?;
+            self.move_collectives()?;
         }
         if self.broken.is_some() {
             return Ok(());

@@ -4,7 +4,7 @@ use super::call;
 use super::comm::NativeWire;
 use crate::abi::backend::vtable::*;
 use crate::backend::p2p_protocol::WireCollectives;
-use crate::error::{Error, Result, failure};
+use crate::error::{Result, failure};
 use crate::runtime::comm::coll::{Buffer, CollCall, Kind};
 use crate::runtime::component::OpId;
 use crate::runtime::types;
@@ -25,9 +25,7 @@ impl WireCollectives for NativeWire {
 
     fn start(&mut self, call: &CollCall<'_>) -> Result<OpId> {
         let mut op = 0;
-        with_args(call, |args| {
-            call!(self.comm.coll_start(self.object.ptr(), args, &raw mut op))
-        })?;
+        with_args(call, |args| call!(self.comm.coll_start(self.object.ptr(), args, &raw mut op)))?;
         Ok(OpId(op))
     }
 }
@@ -38,7 +36,8 @@ fn with_args(
     act: impl FnOnce(*const dtl_coll_args_t) -> Result<()>,
 ) -> Result<()> {
     let args = call.args;
-    let (send, recv) = (ranges(&args.send)?, ranges(&args.recv)?);
+    let (send, recv) = (Ranges::of(&args.send)?, Ranges::of(&args.recv)?);
+    let (send, recv) = (send.list(), recv.list());
     let in_place = if args.in_place { DTL_COLL_IN_PLACE } else { 0 };
     let deterministic = if call.is_deterministic { DTL_COLL_DETERMINISTIC } else { 0 };
     let passed = dtl_coll_args_t {
@@ -59,19 +58,34 @@ fn with_args(
     act(&raw const passed)
 }
 
-/// Returns the ranges of a buffer in C's form.
-fn ranges(buffer: &Buffer) -> Result<Vec<dtl_coll_range_t>> {
-    let all = buffer.ranges();
-    let mut list = Vec::new();
-    list.try_reserve_exact(all.len()).map_err(|_| no_memory(all.len()))?;
-    list.extend(all.iter().map(|range: &Region| dtl_coll_range_t {
-        ptr: range.addr().ptr(),
-        size_bytes: range.len() as u64,
-    }));
-    Ok(list)
+/// Ranges of a buffer in C's form. A single one takes no memory.
+enum Ranges {
+    One([dtl_coll_range_t; 1]),
+    Many(Vec<dtl_coll_range_t>),
 }
 
-#[cold]
-fn no_memory(count: usize) -> Error {
-    failure!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a list of {count} ranges")
+impl Ranges {
+    fn of(buffer: &Buffer) -> Result<Ranges> {
+        let blocks = match buffer {
+            Buffer::Whole(region) => return Ok(Ranges::One([range(region)])),
+            Buffer::Blocks(blocks) => blocks,
+        };
+        let (mut list, count) = (Vec::new(), blocks.len());
+        list.try_reserve_exact(count).map_err(|_| {
+            failure!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a list of {count} ranges")
+        })?;
+        list.extend(blocks.iter().map(range));
+        Ok(Ranges::Many(list))
+    }
+
+    fn list(&self) -> &[dtl_coll_range_t] {
+        match self {
+            Ranges::One(one) => one,
+            Ranges::Many(many) => many,
+        }
+    }
+}
+
+fn range(region: &Region) -> dtl_coll_range_t {
+    dtl_coll_range_t { ptr: region.addr().ptr(), size_bytes: region.len() as u64 }
 }

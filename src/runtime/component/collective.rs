@@ -39,7 +39,7 @@ pub trait NativeCollectives: Send + Sync {
     /// arguments that are equal on all ranks.
     fn takes(&self, call: &CollCall<'_>) -> Result<bool>;
     /// Starts a collective for which `takes` returns true. The operation completes through
-    /// [`Transport::test`]. BUSY means that the caller must retry later.
+    /// [`Transport::test`].
     fn start(&self, call: &CollCall<'_>) -> Result<OpId>;
     /// Returns true if an operation that `start` returned can be canceled ([`Transport::cancel`]).
     fn can_cancel(&self) -> bool;

@@ -87,7 +87,6 @@ impl MpiTransport {
         let has = is_various || bytes(args, self.size) <= MOST || large_count::take(self, args);
         has && !(self.is_intel && has_empty_block(args))
     }
-
 }
 
 impl BlockingCollectives for MpiTransport {

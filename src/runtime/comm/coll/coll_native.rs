@@ -8,7 +8,7 @@
 use super::coll_exec::{CallMode, CollSetup, StartedColl};
 use super::schedule::Advance;
 use super::{Buffer, CollArgs, CollCall};
-use crate::abi::status::{DTL_ERROR_BUSY, DTL_SUCCESS};
+use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::dtl_reduce_op_t;
 use crate::error::{Error, Result};
 use crate::hints::{self, usually};
@@ -36,11 +36,7 @@ pub(super) fn begin(
         return Ok(None);
     }
     let Some(blocking) = native.blocking().filter(|_| mode == CallMode::Blocking) else {
-        if !native.takes(&call_of(comm, args))? {
-            return Ok(None);
-        }
-        comm.explain_native(args.kind);
-        return start(comm, args, native.can_cancel()).map(Some);
+        return start(comm, native, args);
     };
     let call = OpDesc::of(args);
     let turn = comm.enter(&call)?;
@@ -65,11 +61,25 @@ fn call_of<'a>(comm: &Comm, args: &'a CollArgs) -> CollCall<'a> {
     CollCall { args, context: comm.context, is_deterministic: comm.link.is_deterministic }
 }
 
+/// Starts a native collective that is polled for completion.
 #[inline(never)]
-fn start(comm: &Comm, args: &CollArgs, can_cancel: bool) -> Result<StartedColl> {
+fn start(
+    comm: &Comm,
+    native: &dyn NativeCollectives,
+    args: &CollArgs,
+) -> Result<Option<StartedColl>> {
+    let taken = native.takes(&call_of(comm, args));
+    if let Ok(false) = taken {
+        return Ok(None);
+    }
     let call = OpDesc::of(args);
     let turn = comm.enter(&call)?;
-    Ok(StartedColl::Going(comm.begin(call, turn).native(args.clone(), can_cancel)))
+    let begun = comm.begin(call, turn);
+    if let Err(error) = taken {
+        return Err(failed(comm, begun, args, error));
+    }
+    comm.explain_native(args.kind);
+    Ok(Some(StartedColl::Going(begun.native(args.clone(), native.can_cancel()))))
 }
 
 /// Executes a blocking allreduce on memory that the host can access, using the transport's native
@@ -135,11 +145,7 @@ pub(crate) fn advance(comm: &Comm, args: &CollArgs, op: &mut Option<OpId>) -> Re
     let (transport, native) = (&comm.link.transport, &comm.native_collectives);
     let id = match (*op, native) {
         (Some(id), _) => id,
-        (None, Some(native)) => match native.part().start(&call_of(comm, args)) {
-            Ok(id) => *op.insert(id),
-            Err(error) if error.status() == DTL_ERROR_BUSY => return Ok(Advance::Waiting),
-            Err(error) => return Err(error),
-        },
+        (None, Some(native)) => *op.insert(native.part().start(&call_of(comm, args))?),
         (None, None) => return Ok(Advance::Done),
     };
     let Some(done) = transport.outcome(id)? else { return Ok(Advance::Waiting) };
