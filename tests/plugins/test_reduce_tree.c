@@ -67,6 +67,7 @@ int main(void) {
     int32_t in[8], out[8], i;
     dtl_reduce_op_t own;
     CHECK_OK(dtl_init(NULL));
+    desc.kind = "reduce_tree";
     CHECK_OK(dtl_comm_open(&desc, &comm));
     CHECK_OK(dtl_comm_rank(comm, &rank));
     CHECK_OK(dtl_comm_size(comm, &size));
