@@ -92,8 +92,9 @@ typedef struct dtl_comm_done_t {
 /// dtl_comm_exscan and dtl_comm_iexscan.
 #define DTL_COLLECTIVE_EXSCAN 15
 
-/// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces has the
-/// address of this rank's part of the other buffer.
+/// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces is this
+/// rank's part of the other buffer; for DTL_COLLECTIVE_REDUCE_SCATTER and its block form, both are
+/// the whole buffer.
 #define DTL_COLL_IN_PLACE UINT64_C(1)
 /// Flag of dtl_coll_args_t: the result of a reduction must have the bits of the library's own
 /// algorithms (DTL_COMM_DETERMINISTIC). Support such a reduction only if its result is exact in any
@@ -286,9 +287,10 @@ typedef struct dtl_comm_vtable_t {
                          uint64_t op,
                          int32_t *out_done,
                          dtl_comm_done_t *out_result);
-    /// Requests cancellation of a receive. The receive then completes through `test`: with
-    /// DTL_ERROR_CANCELED if it was cancelled, otherwise normally. Used before close only. NULL: a
-    /// message from this rank to itself completes each receive that is still posted.
+    /// Requests cancellation of a receive (before close), or of a collective (after a failure). The
+    /// operation then completes through `test`: with DTL_ERROR_CANCELED if it was cancelled,
+    /// otherwise normally. NULL: a message from this rank to itself completes each receive that is
+    /// still posted.
     dtl_status_t (*cancel)(void *self, void *comm, uint64_t op);
     /// (transfers) Makes memory of this rank accessible to the others.
     ///

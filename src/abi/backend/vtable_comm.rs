@@ -315,9 +315,10 @@ pub struct dtl_comm_vtable_t {
             out_result: *mut dtl_comm_done_t,
         ) -> dtl_status_t,
     >,
-    /// Requests cancellation of a receive. The receive then completes through `test`: with
-    /// DTL_ERROR_CANCELED if it was cancelled, otherwise normally. Used before close only. NULL: a
-    /// message from this rank to itself completes each receive that is still posted.
+    /// Requests cancellation of a receive (before close), or of a collective (after a failure). The
+    /// operation then completes through `test`: with DTL_ERROR_CANCELED if it was cancelled,
+    /// otherwise normally. NULL: a message from this rank to itself completes each receive that is
+    /// still posted.
     /// dtl: opt
     pub cancel: Option<
         unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void, op: u64) -> dtl_status_t,

@@ -2915,8 +2915,9 @@ pub const DTL_COLLECTIVE_SCAN: i32 = 14;
 /// dtl_comm_exscan and dtl_comm_iexscan.
 pub const DTL_COLLECTIVE_EXSCAN: i32 = 15;
 
-/// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces has the
-/// address of this rank's part of the other buffer.
+/// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces is this
+/// rank's part of the other buffer; for DTL_COLLECTIVE_REDUCE_SCATTER and its block form, both are
+/// the whole buffer.
 pub const DTL_COLL_IN_PLACE: u64 = 1;
 
 /// Flag of dtl_coll_args_t: the result of a reduction must have the bits of the library's own
@@ -3132,9 +3133,10 @@ pub struct dtl_comm_vtable_t {
             out_result: *mut dtl_comm_done_t,
         ) -> dtl_status_t,
     >,
-    /// Requests cancellation of a receive. The receive then completes through `test`: with
-    /// DTL_ERROR_CANCELED if it was cancelled, otherwise normally. Used before close only. NULL: a
-    /// message from this rank to itself completes each receive that is still posted.
+    /// Requests cancellation of a receive (before close), or of a collective (after a failure). The
+    /// operation then completes through `test`: with DTL_ERROR_CANCELED if it was cancelled,
+    /// otherwise normally. NULL: a message from this rank to itself completes each receive that is
+    /// still posted.
     pub cancel: Option<
         unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void, op: u64) -> dtl_status_t,
     >,
