@@ -59,6 +59,91 @@ typedef struct dtl_comm_done_t {
     uint64_t size_bytes;
 } dtl_comm_done_t;
 
+/// Collective of a dtl_coll_args_t: dtl_comm_barrier and dtl_comm_ibarrier.
+#define DTL_COLLECTIVE_BARRIER 0
+/// dtl_comm_bcast and dtl_comm_ibcast.
+#define DTL_COLLECTIVE_BCAST 1
+/// dtl_comm_reduce and dtl_comm_ireduce.
+#define DTL_COLLECTIVE_REDUCE 2
+/// dtl_comm_allreduce and dtl_comm_iallreduce.
+#define DTL_COLLECTIVE_ALLREDUCE 3
+/// dtl_comm_gather and dtl_comm_igather.
+#define DTL_COLLECTIVE_GATHER 4
+/// dtl_comm_gatherv and dtl_comm_igatherv.
+#define DTL_COLLECTIVE_GATHERV 5
+/// dtl_comm_scatter and dtl_comm_iscatter.
+#define DTL_COLLECTIVE_SCATTER 6
+/// dtl_comm_scatterv and dtl_comm_iscatterv.
+#define DTL_COLLECTIVE_SCATTERV 7
+/// dtl_comm_allgather and dtl_comm_iallgather.
+#define DTL_COLLECTIVE_ALLGATHER 8
+/// dtl_comm_allgatherv and dtl_comm_iallgatherv.
+#define DTL_COLLECTIVE_ALLGATHERV 9
+/// dtl_comm_alltoall and dtl_comm_ialltoall.
+#define DTL_COLLECTIVE_ALLTOALL 10
+/// dtl_comm_alltoallv and dtl_comm_ialltoallv.
+#define DTL_COLLECTIVE_ALLTOALLV 11
+/// dtl_comm_reduce_scatter and dtl_comm_ireduce_scatter.
+#define DTL_COLLECTIVE_REDUCE_SCATTER 12
+/// dtl_comm_reduce_scatter_block and dtl_comm_ireduce_scatter_block.
+#define DTL_COLLECTIVE_REDUCE_SCATTER_BLOCK 13
+/// dtl_comm_scan and dtl_comm_iscan.
+#define DTL_COLLECTIVE_SCAN 14
+/// dtl_comm_exscan and dtl_comm_iexscan.
+#define DTL_COLLECTIVE_EXSCAN 15
+
+/// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces is this
+/// rank's part of the other buffer; for DTL_COLLECTIVE_REDUCE_SCATTER and its block form, both are
+/// the whole buffer.
+#define DTL_COLL_IN_PLACE UINT64_C(1)
+/// Flag of dtl_coll_args_t: the result of a reduction must have the bits of the library's own
+/// algorithms (DTL_COMM_DETERMINISTIC). Support such a reduction only if its result is exact in any
+/// order, as those of integers are.
+#define DTL_COLL_DETERMINISTIC UINT64_C(2)
+
+/// Range of memory of a dtl_coll_args_t.
+typedef struct dtl_coll_range_t {
+    /// First byte; any value if size_bytes is 0.
+    void *ptr;
+    /// Size in bytes.
+    uint64_t size_bytes;
+} dtl_coll_range_t;
+
+/// A collective for the slots coll_supports and coll_start of a comm table. The library has checked
+/// the arguments of this rank. Buffers are memory that the host can access.
+typedef struct dtl_coll_args_t {
+    /// sizeof(dtl_coll_args_t) of the library. Read only fields inside it.
+    uint32_t struct_size;
+    /// DTL_COLLECTIVE_BARRIER to DTL_COLLECTIVE_EXSCAN.
+    int32_t collective;
+    /// DTL_COLL_IN_PLACE and DTL_COLL_DETERMINISTIC, ored.
+    uint64_t flags;
+    /// Number of the communicator that makes the call: 0 for the one that the program opened,
+    /// others for its duplicates. It is the same on all ranks. Collectives of one context are
+    /// started in the same order on all ranks; those of different contexts may be in flight at the
+    /// same time, in any order.
+    uint32_t context;
+    /// Rank of the root; -1 = none.
+    int32_t root;
+    /// Type of an element; -1 for a barrier. A user-defined dtype occurs only without a reduction.
+    dtl_dtype_t dtype;
+    /// Operation, a built-in one; -1 = the collective does not reduce.
+    dtl_reduce_op_t op;
+    /// Elements of this rank's data. With blocks of equal size, elements of one block.
+    uint64_t count;
+    /// Size of an element in bytes; 0 for a barrier.
+    uint64_t element_bytes;
+    /// What this rank contributes: one range (the whole buffer, or blocks of equal size in rank
+    /// order), or send_count ranges, one for each rank.
+    const dtl_coll_range_t *send;
+    /// Number of ranges of `send`, 1 or the number of ranks.
+    uint64_t send_count;
+    /// Where the result goes, as `send`. For a bcast the buffer of every rank.
+    const dtl_coll_range_t *recv;
+    /// Number of ranges of `recv`, 1 or the number of ranks.
+    uint64_t recv_count;
+} dtl_coll_args_t;
+
 /// Maximum size in bytes of the key that the slot `win_create` of a comm table writes.
 #define DTL_WIN_KEY_BYTES 256u
 
@@ -108,6 +193,16 @@ typedef struct dtl_comm_done_t {
 /// process of its target, `test` there may give it: the library calls `test` in every waiting call
 /// and, while there is none, from a thread of its own (but see DTL_COMM_ONLY_IN_CALLS). Operations
 /// on a dead rank end with DTL_ERROR_RANK_FAILURE.
+///
+/// Collectives. Two slots are for transports that execute collectives themselves (in a switch, or
+/// with shared memory): coll_supports and coll_start, both or none. The library asks coll_supports
+/// for each call, and uses its own algorithms for what the transport does not support. The slots
+/// are used on communicators over all ranks in their order, including those of dtl_comm_dup. They
+/// are not used for reductions with a user-defined operation or dtype, and for
+/// dtl_comm_neighbor_alltoallv. `test` completes a collective like any other operation; of the
+/// result, only the status is read, and `source` with DTL_ERROR_RANK_FAILURE. After a time limit,
+/// or the death of a rank, the library calls `cancel`, if that is not NULL, and waits up to 5 s
+/// until `test` reports the operation as complete. No collective follows on that context.
 ///
 /// Threads. The slots are called from any thread, but by one thread at a time for each communicator
 /// of `open`. Only open, close and win_destroy may block. A slot must not throw. It must not call
@@ -192,9 +287,10 @@ typedef struct dtl_comm_vtable_t {
                          uint64_t op,
                          int32_t *out_done,
                          dtl_comm_done_t *out_result);
-    /// Requests cancellation of a receive. The receive then completes through `test`: with
-    /// DTL_ERROR_CANCELED if it was cancelled, otherwise normally. Used before close only. NULL: a
-    /// message from this rank to itself completes each receive that is still posted.
+    /// Requests cancellation of a receive (before close), or of a collective (after a failure). The
+    /// operation then completes through `test`: with DTL_ERROR_CANCELED if it was cancelled,
+    /// otherwise normally. NULL: a message from this rank to itself completes each receive that is
+    /// still posted.
     dtl_status_t (*cancel)(void *self, void *comm, uint64_t op);
     /// (transfers) Makes memory of this rank accessible to the others.
     ///
@@ -321,12 +417,34 @@ typedef struct dtl_comm_vtable_t {
                                          int32_t target,
                                          uint64_t offset,
                                          uint64_t *out_op);
+    /// (collectives) Reports whether coll_start executes a collective: *out_yes = 0 or 1.
+    ///
+    /// The answer must be the same on all ranks, or they wait for each other for ever. So use only
+    /// what is equal on all of them: collective, context, root, dtype, op, element_bytes,
+    /// DTL_COLL_DETERMINISTIC, and `count` unless the collective has counts for each rank. It must
+    /// not block. If it fails, the call of the program fails with that status.
+    dtl_status_t (*coll_supports)(void *self,
+                                  void *comm,
+                                  const dtl_coll_args_t *args,
+                                  int32_t *out_yes);
+    /// (collectives) Starts a collective that coll_supports has accepted.
+    ///
+    /// `args` and the ranges are valid during the call, the memory of the ranges until the
+    /// operation is done. Data to send does not change until then. *out_op identifies the
+    /// operation, as in isend. Every rank starts it; an operation is done on a rank when its
+    /// buffers are no longer needed and its result is there. Results of reductions are those of the
+    /// library's operations (DTL_OP_SUM and the others). DTL_ERROR_BUSY means that there is no room
+    /// now; the library calls again later. Equivalents: ucc_collective_post, fi_allreduce, SHARP.
+    dtl_status_t (*coll_start)(void *self,
+                               void *comm,
+                               const dtl_coll_args_t *args,
+                               uint64_t *out_op);
 } dtl_comm_vtable_t;
 
 /// Initial value of a dtl_comm_vtable_t.
 #define DTL_COMM_VTABLE_INIT \
     {sizeof(dtl_comm_vtable_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-     NULL, NULL, NULL, NULL, NULL, NULL}
+     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /* -----------------------------------------------------------------------------------------------
  * Backend tables: devices, memory, transfers.
@@ -1012,7 +1130,7 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
 
 /// A row for each struct that is passed between a plugin and the library, and for each of its
 /// fields. DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 304u
+#define DTL_LAYOUT_COUNT 323u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_stream_t), DTL_LAYOUT_FIELD(dtl_stream_t, id), \
@@ -1119,8 +1237,16 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
     DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), DTL_LAYOUT_FIELD(dtl_comm_open_t, config), \
     DTL_LAYOUT_STRUCT(dtl_comm_done_t), DTL_LAYOUT_FIELD(dtl_comm_done_t, source), \
     DTL_LAYOUT_FIELD(dtl_comm_done_t, status), DTL_LAYOUT_FIELD(dtl_comm_done_t, match_word), \
-    DTL_LAYOUT_FIELD(dtl_comm_done_t, size_bytes), DTL_LAYOUT_STRUCT(dtl_comm_vtable_t), \
-    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_comm_done_t, size_bytes), DTL_LAYOUT_STRUCT(dtl_coll_range_t), \
+    DTL_LAYOUT_FIELD(dtl_coll_range_t, ptr), DTL_LAYOUT_FIELD(dtl_coll_range_t, size_bytes), \
+    DTL_LAYOUT_STRUCT(dtl_coll_args_t), DTL_LAYOUT_FIELD(dtl_coll_args_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_coll_args_t, collective), DTL_LAYOUT_FIELD(dtl_coll_args_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_coll_args_t, context), DTL_LAYOUT_FIELD(dtl_coll_args_t, root), \
+    DTL_LAYOUT_FIELD(dtl_coll_args_t, dtype), DTL_LAYOUT_FIELD(dtl_coll_args_t, op), \
+    DTL_LAYOUT_FIELD(dtl_coll_args_t, count), DTL_LAYOUT_FIELD(dtl_coll_args_t, element_bytes), \
+    DTL_LAYOUT_FIELD(dtl_coll_args_t, send), DTL_LAYOUT_FIELD(dtl_coll_args_t, send_count), \
+    DTL_LAYOUT_FIELD(dtl_coll_args_t, recv), DTL_LAYOUT_FIELD(dtl_coll_args_t, recv_count), \
+    DTL_LAYOUT_STRUCT(dtl_comm_vtable_t), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, match_bits), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, flags), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, open), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, close), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, isend), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, irecv), \
@@ -1133,7 +1259,9 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_atomics), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_accumulate), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_compare_and_swap), \
-    DTL_LAYOUT_STRUCT(dtl_device_vtable_t), DTL_LAYOUT_FIELD(dtl_device_vtable_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, coll_supports), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, coll_start), DTL_LAYOUT_STRUCT(dtl_device_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_device_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_device_vtable_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_device_vtable_t, count), DTL_LAYOUT_FIELD(dtl_device_vtable_t, set), \
     DTL_LAYOUT_FIELD(dtl_device_vtable_t, get), DTL_LAYOUT_FIELD(dtl_device_vtable_t, info), \

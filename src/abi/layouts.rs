@@ -148,9 +148,12 @@ layouts! {
     dtl_win_info_t: [struct_size rank ranks reserved size_bytes disp_unit base way];
     dtl_comm_open_t: [struct_size rank size reserved flags job timeout_ns config];
     dtl_comm_done_t: [source status match_word size_bytes];
+    dtl_coll_range_t: [ptr size_bytes];
+    dtl_coll_args_t: [struct_size collective flags context root dtype op count element_bytes
+        send send_count recv recv_count];
     dtl_comm_vtable_t: [struct_size match_bits flags open close isend irecv test cancel
        ] [win_create win_attach win_destroy win_put win_get win_flush win_atomics
-        win_accumulate win_compare_and_swap];
+        win_accumulate win_compare_and_swap] [coll_supports coll_start];
     dtl_device_vtable_t: [struct_size reserved count set get info memory_info synchronize dlpack];
     dtl_memory_vtable_t: [struct_size reserved alloc free kind_info memory_info] [export_handle
         import_handle close_handle] [alloc_async free_async register_host unregister_host

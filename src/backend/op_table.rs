@@ -106,6 +106,8 @@ pub enum Operation<S, R, U> {
     /// A message that its sender canceled after a matched probe removed it from the queue. The
     /// value is the completion that a later receive of the message returns.
     Withdrawn(Completion),
+    /// A collective that the raw transport executes.
+    Collective,
     /// A completed operation.
     Done(Completion),
 }

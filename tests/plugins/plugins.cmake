@@ -38,6 +38,9 @@ plugin(clang ${DTL_TEST_CLANGXX} workers -std=c++17 workers/workers.cpp)
 set(tcp tcp/plugin.c tcp/meet.c tcp/net.c tcp/progress.c tcp/match.c)
 plugin(gcc ${DTL_TEST_GCC} tcp -std=c11 ${tcp})
 plugin(clang ${DTL_TEST_CLANG} tcp -std=c11 ${tcp})
+set(tree reduce_tree/comm.c reduce_tree/open.c reduce_tree/switch.c)
+plugin(gcc ${DTL_TEST_GCC} reduce_tree -std=c11 ${tree})
+plugin(clang ${DTL_TEST_CLANG} reduce_tree -std=c11 ${tree})
 find_path(DTL_TEST_TBB oneapi/tbb/parallel_for.h)
 mark_as_advanced(DTL_TEST_TBB)
 if(DTL_TEST_TBB)
@@ -48,6 +51,7 @@ endif()
 
 program(tests/plugins/test_pool "${top}/tests/plugins/test_pool.c" ${DTL_TEST_GCC} shared -std=c11)
 program(tests/plugins/test_tcp "${top}/tests/plugins/test_tcp.c" ${DTL_TEST_GCC} shared -std=c11)
+program(tests/plugins/test_reduce_tree "${top}/tests/plugins/test_reduce_tree.c" ${DTL_TEST_GCC} shared -std=c11)
 # A program with the library inside can load plugins, too.
 program(tests/plugins/test_workers "${top}/tests/plugins/test_workers.cpp" ${DTL_TEST_GXX} static -std=c++17)
 foreach(folder gcc clang)
@@ -61,7 +65,7 @@ plugin_test(tcp gcc 4 "" "${bin}/tests/plugins/test_tcp")
 
 # All of them, by the conformance kit.
 foreach(folder gcc clang)
-  foreach(name pool workers tcp)
+  foreach(name pool workers tcp reduce_tree)
     plugin_test(conformance.${name}.${folder} ${folder} 3 "" "${DTL_STAGE}/bin/dtl-ctk" run
       --plugin "${bin}/plugins/${folder}/lib${name}.so" --ranks 3)
   endforeach()
@@ -73,6 +77,16 @@ foreach(ranks 1 2 3 4 8)
   foreach(name p2p collectives forms groups probe random)
     plugin_test(tcp.${name}.${ranks} gcc ${ranks} "DTL_COMM=tcp"
       "${dtlrun}" -n ${ranks} "${bin}/tests/c/test_comm_${name}.gcc-c11" tcp)
+  endforeach()
+endforeach()
+foreach(ranks 1 2 4 8)
+  plugin_test(reduce_tree.${ranks} gcc ${ranks} "DTL_COMM=reduce_tree"
+    "${dtlrun}" -n ${ranks} "${bin}/tests/plugins/test_reduce_tree")
+  plugin_test(reduce_tree.ctk.${ranks} clang ${ranks} "" "${DTL_STAGE}/bin/dtl-ctk" run --kind reduce_tree
+    --ranks ${ranks} --cases 60)
+  foreach(name collectives forms)
+    plugin_test(reduce_tree.${name}.${ranks} gcc ${ranks} "DTL_COMM=reduce_tree"
+      "${dtlrun}" -n ${ranks} "${bin}/tests/c/test_comm_${name}.gcc-c11" reduce_tree)
   endforeach()
 endforeach()
 plugin_test(tcp.death gcc 4 "DTL_COMM=tcp" "${bin}/tests/c/test_comm_death.gcc-c11")

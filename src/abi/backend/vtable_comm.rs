@@ -58,6 +58,101 @@ pub struct dtl_comm_done_t {
     pub size_bytes: u64,
 }
 
+/// Collective of a dtl_coll_args_t: dtl_comm_barrier and dtl_comm_ibarrier.
+pub const DTL_COLLECTIVE_BARRIER: i32 = 0;
+/// dtl_comm_bcast and dtl_comm_ibcast.
+pub const DTL_COLLECTIVE_BCAST: i32 = 1;
+/// dtl_comm_reduce and dtl_comm_ireduce.
+pub const DTL_COLLECTIVE_REDUCE: i32 = 2;
+/// dtl_comm_allreduce and dtl_comm_iallreduce.
+pub const DTL_COLLECTIVE_ALLREDUCE: i32 = 3;
+/// dtl_comm_gather and dtl_comm_igather.
+pub const DTL_COLLECTIVE_GATHER: i32 = 4;
+/// dtl_comm_gatherv and dtl_comm_igatherv.
+pub const DTL_COLLECTIVE_GATHERV: i32 = 5;
+/// dtl_comm_scatter and dtl_comm_iscatter.
+pub const DTL_COLLECTIVE_SCATTER: i32 = 6;
+/// dtl_comm_scatterv and dtl_comm_iscatterv.
+pub const DTL_COLLECTIVE_SCATTERV: i32 = 7;
+/// dtl_comm_allgather and dtl_comm_iallgather.
+pub const DTL_COLLECTIVE_ALLGATHER: i32 = 8;
+/// dtl_comm_allgatherv and dtl_comm_iallgatherv.
+pub const DTL_COLLECTIVE_ALLGATHERV: i32 = 9;
+/// dtl_comm_alltoall and dtl_comm_ialltoall.
+pub const DTL_COLLECTIVE_ALLTOALL: i32 = 10;
+/// dtl_comm_alltoallv and dtl_comm_ialltoallv.
+pub const DTL_COLLECTIVE_ALLTOALLV: i32 = 11;
+/// dtl_comm_reduce_scatter and dtl_comm_ireduce_scatter.
+pub const DTL_COLLECTIVE_REDUCE_SCATTER: i32 = 12;
+/// dtl_comm_reduce_scatter_block and dtl_comm_ireduce_scatter_block.
+pub const DTL_COLLECTIVE_REDUCE_SCATTER_BLOCK: i32 = 13;
+/// dtl_comm_scan and dtl_comm_iscan.
+pub const DTL_COLLECTIVE_SCAN: i32 = 14;
+/// dtl_comm_exscan and dtl_comm_iexscan.
+pub const DTL_COLLECTIVE_EXSCAN: i32 = 15;
+
+/// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces is this
+/// rank's part of the other buffer; for DTL_COLLECTIVE_REDUCE_SCATTER and its block form, both are
+/// the whole buffer.
+pub const DTL_COLL_IN_PLACE: u64 = 1;
+/// Flag of dtl_coll_args_t: the result of a reduction must have the bits of the library's own
+/// algorithms (DTL_COMM_DETERMINISTIC). Support such a reduction only if its result is exact in any
+/// order, as those of integers are.
+pub const DTL_COLL_DETERMINISTIC: u64 = 2;
+
+/// Range of memory of a dtl_coll_args_t.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_coll_range_t {
+    /// First byte; any value if size_bytes is 0.
+    /// dtl: opaque
+    pub ptr: *mut c_void,
+    /// Size in bytes.
+    pub size_bytes: u64,
+}
+
+/// A collective for the slots coll_supports and coll_start of a comm table. The library has checked
+/// the arguments of this rank. Buffers are memory that the host can access.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_coll_args_t {
+    /// sizeof(dtl_coll_args_t) of the library. Read only fields inside it.
+    pub struct_size: u32,
+    /// DTL_COLLECTIVE_BARRIER to DTL_COLLECTIVE_EXSCAN.
+    /// dtl: values(DTL_COLLECTIVE_)
+    pub collective: i32,
+    /// DTL_COLL_IN_PLACE and DTL_COLL_DETERMINISTIC, ored.
+    /// dtl: flags(DTL_COLL_IN_PLACE|DTL_COLL_DETERMINISTIC)
+    pub flags: u64,
+    /// Number of the communicator that makes the call: 0 for the one that the program opened,
+    /// others for its duplicates. It is the same on all ranks. Collectives of one context are
+    /// started in the same order on all ranks; those of different contexts may be in flight at the
+    /// same time, in any order.
+    pub context: u32,
+    /// Rank of the root; -1 = none.
+    /// dtl: rank
+    pub root: i32,
+    /// Type of an element; -1 for a barrier. A user-defined dtype occurs only without a reduction.
+    pub dtype: dtl_dtype_t,
+    /// Operation, a built-in one; -1 = the collective does not reduce.
+    pub op: dtl_reduce_op_t,
+    /// Elements of this rank's data. With blocks of equal size, elements of one block.
+    pub count: u64,
+    /// Size of an element in bytes; 0 for a barrier.
+    pub element_bytes: u64,
+    /// What this rank contributes: one range (the whole buffer, or blocks of equal size in rank
+    /// order), or send_count ranges, one for each rank.
+    /// dtl: len(send_count) lives(call)
+    pub send: *const dtl_coll_range_t,
+    /// Number of ranges of `send`, 1 or the number of ranks.
+    pub send_count: u64,
+    /// Where the result goes, as `send`. For a bcast the buffer of every rank.
+    /// dtl: len(recv_count) lives(call)
+    pub recv: *const dtl_coll_range_t,
+    /// Number of ranges of `recv`, 1 or the number of ranks.
+    pub recv_count: u64,
+}
+
 /// Maximum size in bytes of the key that the slot `win_create` of a comm table writes.
 pub const DTL_WIN_KEY_BYTES: u32 = 256;
 
@@ -107,6 +202,16 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 /// process of its target, `test` there may give it: the library calls `test` in every waiting call
 /// and, while there is none, from a thread of its own (but see DTL_COMM_ONLY_IN_CALLS). Operations
 /// on a dead rank end with DTL_ERROR_RANK_FAILURE.
+///
+/// Collectives. Two slots are for transports that execute collectives themselves (in a switch, or
+/// with shared memory): coll_supports and coll_start, both or none. The library asks coll_supports
+/// for each call, and uses its own algorithms for what the transport does not support. The slots
+/// are used on communicators over all ranks in their order, including those of dtl_comm_dup. They
+/// are not used for reductions with a user-defined operation or dtype, and for
+/// dtl_comm_neighbor_alltoallv. `test` completes a collective like any other operation; of the
+/// result, only the status is read, and `source` with DTL_ERROR_RANK_FAILURE. After a time limit,
+/// or the death of a rank, the library calls `cancel`, if that is not NULL, and waits up to 5 s
+/// until `test` reports the operation as complete. No collective follows on that context.
 ///
 /// Threads. The slots are called from any thread, but by one thread at a time for each communicator
 /// of `open`. Only open, close and win_destroy may block. A slot must not throw. It must not call
@@ -210,9 +315,10 @@ pub struct dtl_comm_vtable_t {
             out_result: *mut dtl_comm_done_t,
         ) -> dtl_status_t,
     >,
-    /// Requests cancellation of a receive. The receive then completes through `test`: with
-    /// DTL_ERROR_CANCELED if it was cancelled, otherwise normally. Used before close only. NULL: a
-    /// message from this rank to itself completes each receive that is still posted.
+    /// Requests cancellation of a receive (before close), or of a collective (after a failure). The
+    /// operation then completes through `test`: with DTL_ERROR_CANCELED if it was cancelled,
+    /// otherwise normally. NULL: a message from this rank to itself completes each receive that is
+    /// still posted.
     /// dtl: opt
     pub cancel: Option<
         unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void, op: u64) -> dtl_status_t,
@@ -391,6 +497,39 @@ pub struct dtl_comm_vtable_t {
             dtype: dtl_dtype_t,
             target: i32,
             offset: u64,
+            out_op: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// (collectives) Reports whether coll_start executes a collective: *out_yes = 0 or 1.
+    ///
+    /// The answer must be the same on all ranks, or they wait for each other for ever. So use only
+    /// what is equal on all of them: collective, context, root, dtype, op, element_bytes,
+    /// DTL_COLL_DETERMINISTIC, and `count` unless the collective has counts for each rank. It must
+    /// not block. If it fails, the call of the program fails with that status.
+    /// cbindgen:appended
+    /// dtl: opt(coll_start==NULL)
+    pub coll_supports: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            args: *const dtl_coll_args_t,
+            out_yes: *mut i32,
+        ) -> dtl_status_t,
+    >,
+    /// (collectives) Starts a collective that coll_supports has accepted.
+    ///
+    /// `args` and the ranges are valid during the call, the memory of the ranges until the
+    /// operation is done. Data to send does not change until then. *out_op identifies the
+    /// operation, as in isend. Every rank starts it; an operation is done on a rank when its
+    /// buffers are no longer needed and its result is there. Results of reductions are those of the
+    /// library's operations (DTL_OP_SUM and the others). DTL_ERROR_BUSY means that there is no room
+    /// now; the library calls again later. Equivalents: ucc_collective_post, fi_allreduce, SHARP.
+    /// dtl: opt(coll_supports==NULL)
+    pub coll_start: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            args: *const dtl_coll_args_t,
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,

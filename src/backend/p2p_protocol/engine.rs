@@ -25,6 +25,7 @@ use crate::backend::match_queues::{Matcher, PostedReceive, UnexpectedMessage};
 use crate::backend::op_table::{self, Operations};
 use crate::backend::peer_map::PeerMap;
 use crate::error::{Error, Result, fail};
+use crate::runtime::comm::coll::{CollArgs, CollCall};
 use crate::runtime::component::{Completion, OpId, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
@@ -72,6 +73,8 @@ pub(super) struct Engine {
     pub(super) broken: Option<dtl_status_t>,
     /// Error message of the last failure.
     pub(super) reason: Option<String>,
+    /// Collectives in flight, in the order of their start.
+    pub(super) collectives: Vec<Collective>,
     /// Open windows, each with its number.
     pub(super) windows: Vec<(u64, OpenWindow)>,
 }
@@ -201,6 +204,29 @@ impl MessageBytes {
     }
 }
 
+/// Collective in flight.
+pub(super) struct Collective {
+    pub(super) id: OpId,
+    /// Operation on the `Wire`; `None` if the `Wire` had no room for it, or for one before it.
+    pub(super) op: Option<OpId>,
+    /// Call of a collective that is not started.
+    pub(super) call: Option<Box<PendingCall>>,
+}
+
+/// Call of a collective that the `Wire` had no room for.
+pub(super) struct PendingCall {
+    pub(super) args: CollArgs,
+    pub(super) context: u32,
+    pub(super) is_deterministic: bool,
+}
+
+impl PendingCall {
+    pub(super) fn call(&self) -> CollCall<'_> {
+        let PendingCall { args, context, is_deterministic } = self;
+        CollCall { args, context: *context, is_deterministic: *is_deterministic }
+    }
+}
+
 /// Outcome of an attempt to start an operation on the `Wire`.
 pub(super) enum SendOutcome {
     Yes,
@@ -233,6 +259,7 @@ impl Engine {
             lost_receives: 0,
             broken: None,
             reason: None,
+            collectives: Vec::new(),
             windows: Vec::new(),
         }
     }
@@ -477,6 +504,7 @@ impl Engine {
                 self.operations.cancel_message(&mut self.matcher, own, is)
             }
             Some(&Operation::Send(send)) => self.cancel_send(id, &send),
+            Some(Operation::Collective) => return self.cancel_collective(id),
             _ => false,
         };
         if withdrawn {

@@ -142,9 +142,10 @@ impl Engine {
             Operation::Done(_) => None,
             _ if !gives_back && is_with_wire(operation) => None,
             Operation::Send(send) => Some((id, send.dest)),
-            Operation::Receive(_) | Operation::Taken(_) | Operation::Withdrawn(_) => {
-                Some((id, own))
-            }
+            Operation::Receive(_)
+            | Operation::Taken(_)
+            | Operation::Withdrawn(_)
+            | Operation::Collective => Some((id, own)),
         };
         let all: Vec<_> = self.operations.iter_mut().filter_map(unfinished).collect();
         all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
@@ -199,6 +200,7 @@ fn is_with_wire(operation: &Operation) -> bool {
     match operation {
         Operation::Send(send) => send.stage == SendStage::Moving,
         Operation::Receive(receive) => receive.taken.is_some_and(|taken| taken.payload.is_some()),
+        Operation::Collective => true,
         Operation::Taken(_) | Operation::Withdrawn(_) | Operation::Done(_) => false,
     }
 }

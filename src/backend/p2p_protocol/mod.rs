@@ -15,11 +15,13 @@
 //! - `mprobe`: matched probe
 //! - `fault`: failed ranks and failed raw transports
 //! - `device_mem`: messages in device memory
+//! - `coll`: collectives of the raw transport
 //! - `rma`: one-sided operations
 //! - `rma_adapter`: implementation of the window trait of `runtime`
 //! - `shutdown`: closing
 //! - `mock`: mock `Wire` for tests
 
+mod coll;
 mod device_mem;
 mod engine;
 mod fault;
@@ -41,9 +43,11 @@ use super::match_queues::Matcher;
 use super::peer_map::BYTES_PER_RANK;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Error, Result, failure};
+use crate::runtime::comm::coll::CollCall;
 use crate::runtime::component::{
-    Completion, Diagnostics, Groups, Liveness, Matched, OpId, Properties, RecvMode, Rma, Selector,
-    SendMode, ThreadCheck, Transport, Wakeup, Window, WindowPart, poll_of,
+    BlockingCollectives, Completion, Diagnostics, Groups, Liveness, Matched, NativeCollectives,
+    OpId, Properties, RecvMode, Rma, Selector, SendMode, ThreadCheck, Transport, Wakeup, Window,
+    WindowPart, poll_of,
 };
 use crate::sys::memory::buf::Region;
 use crate::sys::os::poller::Poller;
@@ -127,6 +131,10 @@ pub trait Wire: Send {
     }
     /// Returns the methods for one-sided communication, or the reason why it is not supported.
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str>;
+    /// Returns the methods for collectives; `None` if the library's algorithms execute them all.
+    fn collectives(&mut self) -> Option<&mut dyn WireCollectives> {
+        None
+    }
     /// Closes the transport; may block.
     fn close(&mut self) -> Result<()>;
 }
@@ -143,6 +151,16 @@ pub trait WireFrames {
     fn next(&mut self, looks: bool) -> Result<Option<RxFrame>>;
     /// Releases a frame's buffer after the frame has been read.
     fn give_back(&mut self, lent: &RxFrame);
+}
+
+/// Collectives of a [`Wire`]. One thread at a time calls these methods. `Wire::test` tests for
+/// completion, `Wire::cancel` requests cancellation.
+pub trait WireCollectives {
+    /// Returns true if `start` executes the collective. The decision depends only on arguments that
+    /// are equal on all ranks.
+    fn takes(&mut self, call: &CollCall<'_>) -> Result<bool>;
+    /// Starts a collective. BUSY means that the caller must retry later.
+    fn start(&mut self, call: &CollCall<'_>) -> Result<OpId>;
 }
 
 /// Whether a waiting thread may sleep.
@@ -188,8 +206,9 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
         return Err(error);
     }
     let windows = engine.wire.windows().map(drop);
+    let has_collectives = engine.wire.collectives().is_some();
     let engine = SharedEngine(Arc::new(Mutex::new(Some(engine))));
-    Ok(Box::new(P2pTransport { engine, properties, is_direct, windows }))
+    Ok(Box::new(P2pTransport { engine, properties, is_direct, has_collectives, windows }))
 }
 
 /// Number of bytes that a transport uses for the engine and the posted frame buffers. Memory per
@@ -226,6 +245,8 @@ struct P2pTransport {
     properties: Arc<Properties>,
     /// True if the `Wire` supports device memory.
     is_direct: bool,
+    /// True if the `Wire` executes collectives itself.
+    has_collectives: bool,
     /// Reason why windows are not supported, as an error; `Ok` if they are supported.
     windows: std::result::Result<(), &'static str>,
 }
@@ -239,6 +260,7 @@ impl Transport for P2pTransport {
         Groups {
             liveness: Some(self),
             rma: self.windows.map(|()| self as _),
+            native_collectives: self.has_collectives.then_some(self as _),
             device_memory: self.is_direct.then_some(self as _),
             wakeup: Some(self),
             thread_check: Some(self),
@@ -323,6 +345,28 @@ impl Liveness for P2pTransport {
 
     fn failed_count(&self) -> usize {
         self.engine.with(|engine| Ok(engine.deaths)).unwrap_or(0)
+    }
+}
+
+impl NativeCollectives for P2pTransport {
+    fn takes(&self, call: &CollCall<'_>) -> Result<bool> {
+        self.engine.with(|engine| engine.takes_collective(call))
+    }
+
+    fn start(&self, call: &CollCall<'_>) -> Result<OpId> {
+        self.engine.with(|engine| engine.start_collective(call))
+    }
+
+    fn can_cancel(&self) -> bool {
+        true
+    }
+
+    fn blocking(&self) -> Option<&dyn BlockingCollectives> {
+        None
+    }
+
+    fn subset(&self, _ranks: &[i32], _number: u32) -> Result<Option<Box<dyn Transport>>> {
+        Ok(None)
     }
 }
 

@@ -25,6 +25,9 @@ impl Engine {
         if !self.windows.is_empty() {
             self.move_windows()?;
         }
+        if !self.collectives.is_empty() {
+            self.move_collectives()?;
+        }
         if self.broken.is_some() {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::abi::backend::vtable::*;
 use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_SUCCESS};
-use crate::backend::p2p_protocol::{self, Wire, WireWindows};
+use crate::backend::p2p_protocol::{self, Wire, WireCollectives, WireWindows};
 use crate::error::{Result, fail, is_status};
 use crate::last_error::Mark;
 use crate::runtime::component::{Comm, Completion, OpId, OpenArgs, Properties, Transport};
@@ -26,6 +26,7 @@ pub(super) fn check(table: &dtl_comm_vtable_t) -> Result<()> {
             "comm.win_create is NULL: the atomic slots need the transfer slots beside them"
         );
     }
+    whole("comm", "collective", presence!(table, coll_supports, coll_start))?;
     let bits = table.match_bits;
     if bits != 0 && !(28..=64).contains(&bits) {
         return fail!(
@@ -180,6 +181,10 @@ impl Wire for NativeWire {
         } else {
             Err("the backend's table has no slots for windows")
         }
+    }
+
+    fn collectives(&mut self) -> Option<&mut dyn WireCollectives> {
+        if self.table.coll_start.is_some() { Some(self) } else { None }
     }
 
     fn close(&mut self) -> Result<()> {

@@ -9,10 +9,12 @@
 //! - `exec`: the exec table
 //! - `module`: modules of the exec table
 //! - `comm`: the comm table
+//! - `collective`: collectives of the comm table
 //! - `window`: windows of the comm table
 //! - `environment`: functions of an environment
 //! - `handler`: functions of a dispatch handler
 
+mod collective;
 mod comm;
 mod device;
 mod environment;

@@ -99,13 +99,17 @@ impl Comm {
         (rank, size): (i32, i32),
         timeout_ns: u64,
     ) -> Self {
-        let native_collectives =
-            OwningRef::find(Arc::clone(&link), |link| link.transport.groups().native_collectives);
+        // They are collectives of all ranks of the transport, in its order.
+        let native_collectives = OwningRef::find(Arc::clone(&link), |link| {
+            link.transport.groups().native_collectives.filter(|_| members.is_none())
+        });
         let mut comm = Comm {
             slot: SlotRefCell::default(),
             is_for_some: !link.transport.properties().allows_progress_thread,
             asking: link.foreign_test.as_ref().map(|test| test.part().foreign_tester()),
-            reductions: native_collectives.as_ref().and_then(|native| native.part().reductions()),
+            reductions: native_collectives
+                .as_ref()
+                .and_then(|native| native.part().blocking()?.reductions()),
             native_collectives,
             link: OwningRef::new(link, |link| &*link.transport),
             context,

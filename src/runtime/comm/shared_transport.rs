@@ -145,15 +145,14 @@ impl SharedTransport {
     }
 
     /// Opens a separate transport for the communicator of `ranks` with the context `context`.
-    /// Returns `None` if this transport has no native collectives. The communicator then shares
-    /// this transport.
+    /// Returns `None` if the communicator shares this transport.
     pub(crate) fn subset(
         self: &Arc<Self>,
         ranks: &[i32],
         context: u32,
     ) -> Result<Option<Arc<Self>>> {
         let Some(native) = self.transport.groups().native_collectives else { return Ok(None) };
-        let transport = native.subset(ranks, context)?;
+        let Some(transport) = native.subset(ranks, context)? else { return Ok(None) };
         let mut link =
             SharedTransport::new(transport, Arc::clone(&self.backend), self.is_deterministic);
         (link.direct, link.is_direct) = (self.direct, self.is_direct);

@@ -4,7 +4,7 @@
 use super::{OpId, Transport};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-use crate::runtime::comm::coll::CollArgs;
+use crate::runtime::comm::coll::{CollArgs, CollCall};
 use crate::sys::memory::buf::Addr;
 use std::array::from_fn;
 
@@ -33,18 +33,30 @@ impl Reductions {
     }
 }
 
-/// Native collectives and native subcommunicators of a transport. Either all ranks of the transport
-/// provide them, or none does.
+/// Native collectives of a transport. Either all ranks of the transport provide them, or none does.
 pub trait NativeCollectives: Send + Sync {
-    /// Returns true if the transport can execute the collective with the arguments `args`. The
-    /// decision depends only on arguments that are equal on all ranks.
-    fn takes(&self, args: &CollArgs) -> bool;
-    /// Executes a collective and blocks until it is complete, however long that takes. Returns
-    /// `None` if `takes` rejects `args`.
-    fn run(&self, args: &CollArgs) -> Option<Result<()>>;
+    /// Returns true if the transport can execute the collective. The decision depends only on
+    /// arguments that are equal on all ranks.
+    fn takes(&self, call: &CollCall<'_>) -> Result<bool>;
     /// Starts a collective for which `takes` returns true. The operation completes through
-    /// [`Transport::test`] and cannot be canceled.
-    fn start(&self, args: &CollArgs) -> Result<OpId>;
+    /// [`Transport::test`].
+    fn start(&self, call: &CollCall<'_>) -> Result<OpId>;
+    /// Returns true if an operation that `start` returned can be canceled ([`Transport::cancel`]).
+    fn can_cancel(&self) -> bool;
+    /// Returns the blocking forms; `None` if a caller starts each collective and waits for it.
+    fn blocking(&self) -> Option<&dyn BlockingCollectives>;
+    /// Opens a transport for a subset of the ranks, in the order of `ranks`. The subset includes
+    /// the calling rank. Collective over the subset. All ranks of the subset pass the same
+    /// `number`, which distinguishes this call from concurrent calls for other subsets. `None`: the
+    /// communicator of a subset shares this transport.
+    fn subset(&self, ranks: &[i32], number: u32) -> Result<Option<Box<dyn Transport>>>;
+}
+
+/// Blocking native collectives. They return when the collective is complete, however long that
+/// takes.
+pub trait BlockingCollectives: Send + Sync {
+    /// Executes a collective. Returns `None` if `takes` rejects it.
+    fn run(&self, args: &CollArgs) -> Option<Result<()>>;
     /// Returns the table of the reductions that `allreduce` executes. The table is equal on all
     /// ranks.
     fn reductions(&self) -> Option<&'static Reductions>;
@@ -52,10 +64,4 @@ pub trait NativeCollectives: Send + Sync {
     /// stores the result at `into` on all ranks. `by` is a reduction that `reductions` contains.
     /// Blocks until completion, however long that takes.
     fn allreduce(&self, from: Addr, into: Addr, count: i32, by: ReductionId) -> Result<()>;
-    /// Opens a transport for a subset of the ranks, in the order of `ranks`. The subset includes
-    /// the calling rank. Collective over the subset. All ranks of the subset pass the same
-    /// `number`, which distinguishes this call from concurrent calls for other subsets. If a
-    /// transport does not implement this trait, the communicator of a subset uses the transport of
-    /// its parent communicator.
-    fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>>;
 }

@@ -49,7 +49,7 @@ pub use self::shared_memory::{
     CollMailbox, Member, PART_WORDS, PartKey, Post, SharedMemory, SharedOffer, SharedRegion,
     part_is_gone,
 };
-pub use collective::{NativeCollectives, ReductionId, Reductions};
+pub use collective::{BlockingCollectives, NativeCollectives, ReductionId, Reductions};
 pub use device_comm::{BootstrapId, DeviceComm, DeviceComms};
 pub use direct::{DataLocation, DeviceMemory, Direct, Hold, HostShadow};
 pub use groups::{

@@ -11,8 +11,10 @@ use crate::backend::mpi::message;
 use crate::backend::mpi::op_extras::{OpExtra, RetainedArg};
 use crate::backend::mpi::transport::MpiTransport;
 use crate::error::{Result, fail, failure};
-use crate::runtime::comm::coll::{Buffer, CollArgs, Extent, Kind};
-use crate::runtime::component::{NativeCollectives, OpId, ReductionId, Reductions, Transport};
+use crate::runtime::comm::coll::{Buffer, CollArgs, CollCall, Extent, Kind};
+use crate::runtime::component::{
+    BlockingCollectives, NativeCollectives, OpId, ReductionId, Reductions, Transport,
+};
 use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
@@ -43,31 +45,12 @@ fn has_empty_block(args: &CollArgs) -> bool {
 }
 
 impl NativeCollectives for MpiTransport {
-    /// Returns true if MPI can execute this collective with its counts. All ranks must make the
-    /// same decision, so it depends only on arguments that are equal on all ranks. If blocks differ
-    /// in size, the sizes of all blocks are not known on every rank. Such a collective is therefore
-    /// accepted whatever its sizes (except an allgather with an empty block in Intel MPI): its
-    /// counts are in units that are large enough for the counts to fit an `int`.
-    fn takes(&self, args: &CollArgs) -> bool {
-        let is_various = args.row.is_varied() && !args.row.reduces;
-        let has = is_various || bytes(args, self.size) <= MOST || large_count::take(self, args);
-        has && !(self.is_intel && has_empty_block(args))
+    fn takes(&self, call: &CollCall<'_>) -> Result<bool> {
+        Ok(self.has(call.args))
     }
 
-    fn run(&self, args: &CollArgs) -> Option<Result<()>> {
-        let is_large = bytes(args, self.size) > MOST;
-        if (is_large || self.is_intel) && !self.takes(args) {
-            return None;
-        }
-        let _turn = match self.mpi.enter() {
-            Ok(turn) => turn,
-            Err(error) => return Some(Err(error)),
-        };
-        let is_large = is_large && large_count::can_be_used(self.mpi);
-        Some(MpiCall { endpoint: self, request: None, kept: Vec::new(), is_large }.make(args))
-    }
-
-    fn start(&self, args: &CollArgs) -> Result<OpId> {
+    fn start(&self, call: &CollCall<'_>) -> Result<OpId> {
+        let args = call.args;
         let _turn = self.mpi.enter()?;
         let is_large = bytes(args, self.size) > MOST && large_count::can_be_used(self.mpi);
         let (mut request, kept) = (0, Vec::new());
@@ -78,6 +61,46 @@ impl NativeCollectives for MpiTransport {
             self.extras.add(request, OpExtra::Keeps(kept));
         }
         Ok(id_of(request, false))
+    }
+
+    fn can_cancel(&self) -> bool {
+        false
+    }
+
+    fn blocking(&self) -> Option<&dyn BlockingCollectives> {
+        Some(self)
+    }
+
+    fn subset(&self, ranks: &[i32], number: u32) -> Result<Option<Box<dyn Transport>>> {
+        self.of_some(ranks, number).map(|endpoint| Some(Box::new(endpoint) as Box<dyn Transport>))
+    }
+}
+
+impl MpiTransport {
+    /// Returns true if MPI can execute this collective with its counts. All ranks must make the
+    /// same decision, so it depends only on arguments that are equal on all ranks. If blocks differ
+    /// in size, the sizes of all blocks are not known on every rank. Such a collective is therefore
+    /// accepted whatever its sizes (except an allgather with an empty block in Intel MPI): its
+    /// counts are in units that are large enough for the counts to fit an `int`.
+    fn has(&self, args: &CollArgs) -> bool {
+        let is_various = args.row.is_varied() && !args.row.reduces;
+        let has = is_various || bytes(args, self.size) <= MOST || large_count::take(self, args);
+        has && !(self.is_intel && has_empty_block(args))
+    }
+}
+
+impl BlockingCollectives for MpiTransport {
+    fn run(&self, args: &CollArgs) -> Option<Result<()>> {
+        let is_large = bytes(args, self.size) > MOST;
+        if (is_large || self.is_intel) && !self.has(args) {
+            return None;
+        }
+        let _turn = match self.mpi.enter() {
+            Ok(turn) => turn,
+            Err(error) => return Some(Err(error)),
+        };
+        let is_large = is_large && large_count::can_be_used(self.mpi);
+        Some(MpiCall { endpoint: self, request: None, kept: Vec::new(), is_large }.make(args))
     }
 
     fn reductions(&self) -> Option<&'static Reductions> {
@@ -93,10 +116,6 @@ impl NativeCollectives for MpiTransport {
             (self.mpi.call.MPI_Allreduce)(from, into.ptr(), count, datatype, op, self.user)
         };
         self.mpi.check("MPI_Allreduce", code)
-    }
-
-    fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>> {
-        self.of_some(ranks, number).map(|endpoint| Box::new(endpoint) as Box<dyn Transport>)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::coll_exec::{CallMode, CollSetup, StartedColl};
 use super::schedule::Advance;
-use super::{Buffer, CollArgs};
+use super::{Buffer, CollArgs, CollCall};
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::dtl_reduce_op_t;
 use crate::error::{Error, Result};
@@ -35,13 +35,13 @@ pub(super) fn begin(
     if args.neighbors.is_some() {
         return Ok(None);
     }
-    if mode == CallMode::Request {
-        return if native.takes(args) { start(comm, args).map(Some) } else { Ok(None) };
-    }
+    let Some(blocking) = native.blocking().filter(|_| mode == CallMode::Blocking) else {
+        return start(comm, native, args);
+    };
     let call = OpDesc::of(args);
     let turn = comm.enter(&call)?;
     let CollSetup { ticket, call, .. } = comm.begin(call, turn);
-    let ended = progress::while_blocked(|| native.run(args));
+    let ended = progress::while_blocked(|| blocking.run(args));
     comm.recorder.end(ticket);
     match ended {
         Some(Ok(())) => {
@@ -57,11 +57,29 @@ pub(super) fn begin(
     }
 }
 
+fn call_of<'a>(comm: &Comm, args: &'a CollArgs) -> CollCall<'a> {
+    CollCall { args, context: comm.context, is_deterministic: comm.link.is_deterministic }
+}
+
+/// Starts a native collective that is polled for completion.
 #[inline(never)]
-fn start(comm: &Comm, args: &CollArgs) -> Result<StartedColl> {
+fn start(
+    comm: &Comm,
+    native: &dyn NativeCollectives,
+    args: &CollArgs,
+) -> Result<Option<StartedColl>> {
+    let taken = native.takes(&call_of(comm, args));
+    if let Ok(false) = taken {
+        return Ok(None);
+    }
     let call = OpDesc::of(args);
     let turn = comm.enter(&call)?;
-    Ok(StartedColl::Going(comm.begin(call, turn).native(args.clone())))
+    let begun = comm.begin(call, turn);
+    if let Err(error) = taken {
+        return Err(failed(comm, begun, args, error));
+    }
+    comm.explain_native(args.kind);
+    Ok(Some(StartedColl::Going(begun.native(args.clone(), native.can_cancel()))))
 }
 
 /// Executes a blocking allreduce on memory that the host can access, using the transport's native
@@ -74,7 +92,7 @@ pub fn allreduce(
     op: dtl_reduce_op_t,
 ) -> Option<Result<()>> {
     let by = comm.reductions?.get(recv.dtype, op)?;
-    let native = comm.native_collectives.as_ref()?.part();
+    let native = comm.native_collectives.as_ref()?.part().blocking()?;
     let count = i32::try_from(recv.bytes.len()).ok().map(|_| recv.count as i32)?;
     let is_apart = send.is_none_or(|send| send.is_apart(recv.bytes));
     if !usually(is_apart && !device_only::is_any() && progress_count::is_idle()) {
@@ -117,7 +135,7 @@ fn allreduce_failed(
 fn failed(comm: &Comm, begun: CollSetup, args: &CollArgs, error: Error) -> Error {
     let error = error.within(begun.call.kind.name());
     let turn = begun.turn;
-    begun.native(args.clone()).fail(comm, &error);
+    begun.native(args.clone(), false).fail(comm, &error);
     comm.leave(turn);
     error
 }
@@ -127,7 +145,7 @@ pub(crate) fn advance(comm: &Comm, args: &CollArgs, op: &mut Option<OpId>) -> Re
     let (transport, native) = (&comm.link.transport, &comm.native_collectives);
     let id = match (*op, native) {
         (Some(id), _) => id,
-        (None, Some(native)) => *op.insert(native.part().start(args)?),
+        (None, Some(native)) => *op.insert(native.part().start(&call_of(comm, args))?),
         (None, None) => return Ok(Advance::Done),
     };
     let Some(done) = transport.outcome(id)? else { return Ok(Advance::Waiting) };

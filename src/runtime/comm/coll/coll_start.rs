@@ -15,6 +15,9 @@ use crate::runtime::memory::device_only;
 use crate::sys::memory::buf::Scratch;
 use std::sync::atomic::Ordering;
 
+/// Bit of `Comm::chosen` for native collectives; the others are those of `Algorithm`.
+const NATIVE: u32 = 1 << 31;
+
 /// Checks the requirements that all algorithms share: a valid root, and buffers that do not
 /// overlap.
 #[inline]
@@ -165,6 +168,16 @@ impl Comm {
             self.explain_choice(kind, algorithm, bytes);
         }
         algorithm
+    }
+
+    /// Records the first use of a native collective for `dtl_explain`.
+    pub(super) fn explain_native(&self, kind: Kind) {
+        let Some(chosen) = self.chosen.get(kind as usize) else { return };
+        if chosen.fetch_or(NATIVE, Ordering::Relaxed) & NATIVE == 0 {
+            let by = self.link.kind.to_string_lossy();
+            let text = format!("executed by {by} itself, first over {} ranks", self.size);
+            explain::chose(&format!("{} by slot", kind.name()), &text);
+        }
     }
 
     #[cold]

@@ -29,7 +29,7 @@ pub(super) mod schedule;
 pub(super) mod schedule_builder;
 pub(super) mod small_coll;
 
-pub use self::algorithms::args::{Buffer, CollArgs, Neighbors};
+pub use self::algorithms::args::{Buffer, CollArgs, CollCall, Neighbors};
 pub(super) use self::algorithms::table::rows;
 pub use self::algorithms::table::{CollectiveRow, Extent, Root};
 pub use self::coll_exec::{CallMode, StartedColl};

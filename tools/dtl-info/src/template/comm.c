@@ -97,8 +97,8 @@ dtl_comm_vtable_t @ID@_comm_table(void)
     /* Optional slots, and what happens while they are NULL:
      *
      *   dtl_status_t cancel(void *self, void *comm, uint64_t op)
-     *       Cancels a receive. It then completes through test: with DTL_ERROR_CANCELED, or
-     *       normally if it was too late. Used before close only.
+     *       Cancels a receive (before close), or a collective. It then completes through test: with
+     *       DTL_ERROR_CANCELED, or normally if it was too late.
      *       NULL: a message from this rank to itself completes each receive that is still posted.
      *
      * Slots of windows are for hardware that accesses the memory of other ranks without their help;
@@ -110,6 +110,12 @@ dtl_comm_vtable_t @ID@_comm_table(void)
      *       from a target; completion at the target.
      *   win_atomics, win_accumulate, win_compare_and_swap
      *       The dtypes that change atomically, and the operations on them.
+     *
+     * Slots of collectives are for hardware that executes them itself, such as a switch that
+     * reduces. Both or none. Absent, and for what coll_supports refuses: the library's algorithms.
+     *
+     *   coll_supports, coll_start
+     *       Whether a collective is executed here, the same on all ranks; its start.
      *
      * table.match_bits: number of bits of the match word that the transport compares, 28 to 64;
      * 0 = 64. */

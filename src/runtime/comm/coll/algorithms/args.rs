@@ -102,6 +102,18 @@ pub struct CollArgs {
     pub neighbors: Option<Box<Neighbors>>,
 }
 
+/// A collective, as a communicator passes it to native collectives.
+#[derive(Clone, Copy)]
+pub struct CollCall<'a> {
+    /// Arguments of this rank.
+    pub args: &'a CollArgs,
+    /// Context of the communicator: equal on its ranks, and different from those of all other
+    /// communicators on the transport.
+    pub context: u32,
+    /// True if the result of a reduction must be that of the library's algorithms.
+    pub is_deterministic: bool,
+}
+
 impl CollArgs {
     /// Creates the arguments of a collective, with no buffers and counts of 0.
     pub const fn new(kind: Kind) -> CollArgs {

@@ -94,8 +94,8 @@ fn kept_bytes(ranks: i32) -> usize {
 enum CollWork {
     /// Schedule of one of the library's own algorithms.
     Steps(Schedule),
-    /// Native collective of the transport; `Some` once it is in flight.
-    Native(CollArgs, Option<OpId>),
+    /// Native collective of the transport: `op` is `Some` while it is in flight.
+    Native { args: CollArgs, op: Option<OpId>, can_cancel: bool },
     /// Small collective over the communicator's mailboxes in shared memory.
     Flat(SmallColl),
     /// Collective on device memory, and the number of the started collective; `None` until it has
@@ -144,8 +144,8 @@ impl CollSetup {
 
     /// Returns the initial state (`Run`) of a native collective of the transport, without starting
     /// the collective.
-    pub(crate) fn native(self, args: CollArgs) -> Run {
-        self.run(CollWork::Native(args, None))
+    pub(crate) fn native(self, args: CollArgs, can_cancel: bool) -> Run {
+        self.run(CollWork::Native { args, op: None, can_cancel })
     }
 }
 
@@ -299,7 +299,7 @@ impl Run {
     pub(crate) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = match &mut self.work {
             CollWork::Steps(schedule) => schedule.advance(comm, self.tag),
-            CollWork::Native(args, op) => coll_native::advance(comm, args, op),
+            CollWork::Native { args, op, .. } => coll_native::advance(comm, args, op),
             CollWork::Device(args, started) => coll_device::advance(comm, args, started),
             CollWork::Flat(steps) => match &comm.mailboxes {
                 Some(mailboxes) => steps.advance(comm, mailboxes),
@@ -384,7 +384,7 @@ impl Run {
 
     /// Returns true if the collective was passed to the transport, which cannot cancel it.
     pub(crate) fn is_irrevocable(&self) -> bool {
-        matches!(self.work, CollWork::Native(_, Some(_)))
+        matches!(self.work, CollWork::Native { op: Some(_), can_cancel: false, .. })
     }
 
     #[inline(never)]
@@ -427,7 +427,7 @@ impl Run {
                     return Err(self.too_late(comm, &inquiry));
                 }
                 inquiry.send_when_due(comm, Some(self.call.tag));
-                if !matches!(self.work, CollWork::Native(..)) {
+                if !matches!(self.work, CollWork::Native { .. }) {
                     questions.send_due(comm, &self.call, &inquiry, || self.awaited(comm))?;
                 }
             }
@@ -454,7 +454,11 @@ impl Run {
 
     /// Returns true if the collective has failed with operations still in flight in the transport.
     pub(crate) fn is_kept(&self) -> bool {
-        matches!(&self.work, CollWork::Steps(schedule) if schedule.is_in_use())
+        match &self.work {
+            CollWork::Steps(schedule) => schedule.is_in_use(),
+            CollWork::Native { op, can_cancel, .. } => *can_cancel && op.is_some(),
+            _ => false,
+        }
     }
 
     /// Cancels the operations in flight, and notifies all other ranks that this rank abandons the
@@ -462,6 +466,9 @@ impl Run {
     pub(crate) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
             CollWork::Steps(schedule) => schedule.abandon(comm),
+            CollWork::Native { op, can_cancel: true, .. } => {
+                *op = op.take().filter(|id| comm.link.cancel(*id).is_err());
+            }
             // No buffer is accessed any more.
             CollWork::Device(..) => comm.device.iter().for_each(|part| part.comm.give_up()),
             _ => {}
