@@ -195,14 +195,14 @@ typedef struct dtl_coll_args_t {
 /// on a dead rank end with DTL_ERROR_RANK_FAILURE.
 ///
 /// Collectives. Two slots are for transports that execute collectives themselves (in a switch, or
-/// with shared memory): coll_supports and coll_start, both or none. The library asks coll_supports
-/// for each call, and uses its own algorithms for what the transport does not support. The slots
-/// are used on communicators over all ranks in their order, including those of dtl_comm_dup. They
-/// are not used for reductions with a user-defined operation or dtype, and for
-/// dtl_comm_neighbor_alltoallv. `test` completes a collective like any other operation; of the
-/// result, only the status is read, and `source` with DTL_ERROR_RANK_FAILURE. After a time limit,
-/// or the death of a rank, the library calls `cancel`, if that is not NULL, and waits up to 5 s
-/// until `test` reports the operation as complete. No collective follows on that context.
+/// with shared memory): coll_supports and coll_start, both or none, and the same on all ranks. The
+/// library asks coll_supports for each call, and uses its own algorithms for what the transport
+/// does not support. The slots are used on communicators over all ranks in their order, including
+/// those of dtl_comm_dup. They are not used for reductions with a user-defined operation or dtype,
+/// and for dtl_comm_neighbor_alltoallv. `test` completes a collective like any other operation; of
+/// the result, only the status is read, and `source` with DTL_ERROR_RANK_FAILURE. After a time
+/// limit, or the death of a rank, the library calls `cancel`, if that is not NULL, and waits up to
+/// 5 s until `test` reports the operation as complete. No collective follows on that context.
 ///
 /// Threads. The slots are called from any thread, but by one thread at a time for each communicator
 /// of `open`. Only open, close and win_destroy may block. A slot must not throw. It must not call

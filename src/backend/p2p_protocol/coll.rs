@@ -17,11 +17,12 @@ impl Engine {
         self.check_working()?;
         // All ranks start them in one order, so none overtakes one that waits.
         let waits = self.collectives.last().is_some_and(|last| last.op.is_none());
-        let op = if waits { None } else { self.start_on_wire(call)? };
+        let id = self.operations.add(Operation::Collective)?;
+        let started = if waits { Ok(None) } else { self.start_on_wire(call) };
+        let op = started.inspect_err(|_| drop(self.operations.remove(id)))?;
         let &CollCall { args, context, is_deterministic } = call;
         let waiting = || PendingCall { args: args.clone(), context, is_deterministic };
         let call = if op.is_none() { Some(Box::new(waiting())) } else { None };
-        let id = self.operations.add(Operation::Collective)?;
         self.collectives.push(Collective { id, op, call });
         Ok(id)
     }

@@ -25,11 +25,11 @@ impl Engine {
         if !self.windows.is_empty() {
             self.move_windows()?;
         }
-        if !self.collectives.is_empty() {
-            self.move_collectives()?;
-        }
         if self.broken.is_some() {
             return Ok(());
+        }
+        if !self.collectives.is_empty() {
+            self.move_collectives()?;
         }
         let all_read = if self.rounds > 0 { self.read_lent()? } else { self.read_frames()? };
         if self.incoming.len() < self.receives {

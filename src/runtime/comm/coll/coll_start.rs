@@ -175,8 +175,8 @@ impl Comm {
         let Some(chosen) = self.chosen.get(kind as usize) else { return };
         if chosen.fetch_or(NATIVE, Ordering::Relaxed) & NATIVE == 0 {
             let by = self.link.kind.to_string_lossy();
-            let text = format!("executed by {by} itself, first over {} ranks", self.size);
-            explain::chose(&format!("{} by slot", kind.name()), &text);
+            let text = format!("executed by the backend itself, first over {} ranks", self.size);
+            explain::chose(&format!("{} by {by}", kind.name()), &text);
         }
     }
 
