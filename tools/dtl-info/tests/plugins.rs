@@ -364,7 +364,7 @@ fn with_header(folder: &Folder, name: &str, change: impl Fn(String) -> String) -
 }
 
 const ISEND: &str = "    dtl_status_t (*isend)(";
-const LAST: &str = "    dtl_status_t (*win_compare_and_swap)(";
+const LAST: &str = "    dtl_status_t (*coll_start)(";
 
 #[test]
 fn a_header_with_another_layout_is_refused_by_struct_and_field() {
@@ -401,7 +401,7 @@ fn resized(header: &str, step: i32) -> String {
     let rows = count.parse::<i32>().unwrap() + step;
     let header =
         swap(header, &format!("DTL_LAYOUT_COUNT {count}u"), &format!("DTL_LAYOUT_COUNT {rows}u"));
-    let row = "DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_compare_and_swap),";
+    let row = "DTL_LAYOUT_FIELD(dtl_comm_vtable_t, coll_start),";
     if step < 0 {
         let header = swap(&swap(&header, row, ""), last, "");
         return swap(&header, init, &swap(init, ", NULL}", "}"));
