@@ -6,7 +6,7 @@ use crate::abi::layouts::LAYOUTS;
 /// Structs of the C interface that later versions of the library have extended, each with the first
 /// field of every extension. The list is taken from the history of the header files.
 const APPENDED: [(&str, &[&str]); 9] = [
-    ("dtl_comm_vtable_t", &["win_create"]),
+    ("dtl_comm_vtable_t", &["win_create", "coll_supports"]),
     ("dtl_dispatch_alloc_t", &["stream"]),
     ("dtl_exec_vtable_t", &["module_compile"]),
     ("dtl_launch_t", &["schedule"]),
