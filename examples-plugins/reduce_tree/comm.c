@@ -23,6 +23,8 @@ void drop(op_t **list, op_t *op)
     op->next = NULL;
 }
 
+static void progress(comm_t *c);
+
 static queue_t *queue(comm_t *c, int32_t from, int32_t to)
 {
     return &c->shared->queues[from * c->size + to];
@@ -37,6 +39,7 @@ static dtl_status_t isend(void *self, void *comm, const void *buf, uint64_t size
     if (op == NULL) return DTL_ERROR_OUT_OF_MEMORY;
     op->peer = dest, op->word = match_word, op->from = buf, op->size_bytes = size_bytes;
     append(&c->sends, op);
+    progress(c); /* now: the next call of the library may be much later */
     *out_op = (uint64_t)(uintptr_t)op;
     return DTL_SUCCESS;
 }

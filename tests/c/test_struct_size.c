@@ -215,7 +215,7 @@ struct one {
       END(memory_vtable, pointer_info))                                            \
     X(TRANSFER_VTABLE, transfer_vtable, transfer_table, END(transfer_vtable, prefetch), 0)     \
     X(EXEC_VTABLE, exec_vtable, exec_table, END(exec_vtable, module_compile), 0)   \
-    X(COMM_VTABLE, comm_vtable, comm_table, END(comm_vtable, win_create), 0)
+    X(COMM_VTABLE, comm_vtable, comm_table, END(comm_vtable, win_create), END(comm_vtable, coll_supports))
 
 #define DEFINE(NAME, name, use, ...) START(NAME, name)
 ALL(DEFINE)

@@ -251,9 +251,15 @@ dtl_comm_vtable_t uds_comm_table(void)
     /* Optional slots, and what happens while they are NULL:
      *
      *   dtl_status_t cancel(void *self, void *comm, uint64_t op)
-     *       Cancels a receive. It then completes through test: with DTL_ERROR_CANCELED, or
-     *       normally if it was too late. Used before close only.
+     *       Cancels a receive (before close), or a collective. It then completes through test: with
+     *       DTL_ERROR_CANCELED, or normally if it was too late.
      *       NULL: a message from this rank to itself completes each receive that is still posted.
+     *
+     * Slots of collectives are for hardware that executes them itself, such as a switch that
+     * reduces. Both or none. Absent, and for what coll_supports refuses: the library's algorithms.
+     *
+     *   coll_supports, coll_start
+     *       Whether a collective is executed here, the same on all ranks; its start.
      *
      * table.match_bits: number of bits of the match word that the transport compares, 28 to 64;
      * 0 = 64. */
