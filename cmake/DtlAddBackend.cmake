@@ -1,72 +1,76 @@
-# dtl_add_backend(NAME <name> [MODULE|SHARED|STATIC] SOURCES <file>… [ENVIRONMENTS <name>…] [COMPONENTS <component>…]
-#                 [DESCRIPTION <text>] [PRIORITY <number>] [INSTALL] [AUTO_REGISTER])
+# dtl_add_backend: CMake function that builds a backend as a plugin, as a static library, or as both
 #
-# Builds a backend of your own. The target is dtl::backend_<name>; its real name, for
-# target_link_libraries and its like, is dtl_backend_<name> with characters that C does not know as '_'.
-# Nothing of the library is linked, and all that is not exported on purpose is hidden. The sources see dtl.h and, as
-# DTL_BACKEND_PRIORITY, the number for the table's auto_priority (0 without PRIORITY: the library's default).
+#     find_package(dtl REQUIRED)
+#     dtl_add_backend(NAME <name> [MODULE | SHARED] [STATIC] SOURCES <file>...
+#                     [COMPONENTS <component>...] [DESCRIPTION <text>] [PRIORITY <number>]
+#                     [ENVIRONMENTS <environment>...] [INSTALL] [AUTO_REGISTER])
 #
-# ENVIRONMENTS names what it needs to be built (dtl_add_environment, in DtlAddEnvironment.cmake: "name" or "name>=version"):
-# their packages are found here, and the target alone gets what their libraries bring along.
+# NAME          Name of the backend: 1 to 63 letters, digits, '_', '-' and '.', not "auto". The
+#               target is dtl::backend_<name>. For target_link_libraries and its like it is
+#               dtl_backend_<name>, where '_' replaces the characters that C identifiers lack.
+# SOURCES       Source files. They can include dtl.h, and use the macro DTL_BACKEND_PRIORITY: the
+#               value for auto_priority of the table. Symbols are hidden unless they are exported
+#               explicitly. The library is not linked.
+# MODULE        (default) A plugin, lib<name>.so, for programs that do not name it. One of the
+#               sources defines its entry:
 #
-# MODULE, which is what it is without a word: a plugin, lib<name>.so, for programs that know nothing of it. One of the sources
-# defines
+#     DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host,
+#                                                        dtl_plugin_t *out);
 #
-#     DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out);
-#
-# That the entry is there, and that no function of libdtl is called (those of dtl_host_api_t are for plugins), is checked when
-# the file has been linked.
-#
-# SHARED: the same, and programs may link to it, for functions of its own that it exports.
-#
-# STATIC: a library to link into a program together with dtl::dtl or dtl::static. One of the sources defines
+#               The build checks that the entry exists and that no function of libdtl is called (a
+#               plugin calls those of dtl_host_api_t). An undefined symbol is an error of the build
+#               (-z defs), except with -fsanitize, whose symbols are in the program.
+# SHARED        A plugin that programs may also link to, for functions that it exports.
+# STATIC        A library to link into a program, with dtl::dtl or dtl::static. One of the sources
+#               defines dtl_plugin_entry_v1, which is called with the same dtl_host_api_t. If no
+#               source has it, one defines (in C++ as extern "C")
 #
 #     const dtl_backend_vtable_t *dtl_backend_<name>_table(void **out_self);
 #
-# which returns the table (it and `*out_self`, NULL at first, must live until the table's destroy), or
-# NULL if there can be none. In C++ it is extern "C". From it these are generated:
+#               It returns the table, or NULL if there is none. The table and *out_self, which is
+#               NULL at first, live until the slot `destroy` of the table. The build generates
 #
 #     dtl_status_t dtl_register_backend_<name>(void);     declared in dtl_backend_<name>.h
 #
-# registers the backend under <name>. Call it after dtl_init (and again after a later dtl_init: the last
-# dtl_finalize takes every backend away). The linker is told to keep it, so it can also be found by
-# dlsym or from another language. With AUTO_REGISTER it is called before main as well; that initialises
-# the library from the environment, so a later dtl_init is only counted and its configuration unused.
+#               It registers the table as <name>, or what the `load` of the entry registers. Call
+#               it after each dtl_init: dtl_finalize removes all backends. The linker keeps the
+#               function, so dlsym and other languages find it.
+# MODULE STATIC Both (also SHARED STATIC), from the same sources. They are compiled twice, and must
+#               define the entry. The plugin is dtl::backend_<name>, the static library
+#               dtl::backend_<name>_static (dtl_backend_<name>_static). Options, definitions and
+#               libraries are set on both targets.
+# COMPONENTS    Tables that the backend has: device, memory, transfer, exec, comm. For the manifest
+#               lib<name>.dtl.toml, which describes the plugin without loading it.
+# DESCRIPTION   One line for the manifest.
+# PRIORITY      Value of DTL_BACKEND_PRIORITY; 0 (default) = the default of the library.
+# ENVIRONMENTS  What the build needs (dtl_add_environment): "name" or "name>=version". Their
+#               packages are searched for here, and only this target gets their libraries.
+# INSTALL       Installs the file, the manifest, and a CMake file that finds the packages again into
+#               <libdir>/dtl/backends. The library of the same prefix finds plugins there, and
+#               find_package(dtl COMPONENTS <name>) finds all forms.
+# AUTO_REGISTER (STATIC) Also registers before main. That initialises the library from the
+#               environment: a later dtl_init is only counted, and its configuration is not used.
 #
-# Beside the file lies lib<name>.dtl.toml, the manifest: what it is, readable without loading it. COMPONENTS says there which
-# tables it has (device, memory, transfer, exec, comm), DESCRIPTION what it is. INSTALL puts the file, its manifest and what
-# finds its packages again into <libdir>/dtl/backends, where the library of the same prefix finds plugins and where
-# find_package(dtl COMPONENTS <name>) finds all of them.
+# See docs/how-to/write-a-plugin.md, docs/tutorial/plugin-with-cmake.md and
+# docs/how-to/register-a-backend.md.
 
 include_guard(GLOBAL)
 include("${CMAKE_CURRENT_LIST_DIR}/DtlAddEnvironment.cmake")
 
 function(dtl_add_backend)
-  set(forms STATIC MODULE SHARED)
+  set(forms MODULE SHARED STATIC) # in this order: the first has the name alone
   cmake_parse_arguments(PARSE_ARGV 0 arg "${forms};AUTO_REGISTER;INSTALL" "NAME;PRIORITY;DESCRIPTION"
                         "SOURCES;COMPONENTS;ENVIRONMENTS")
   dtl_check_backend()
   string(REGEX REPLACE "[^A-Za-z0-9_]" "_" DTL_BACKEND_ID "${arg_NAME}")
-  set(target "dtl_backend_${DTL_BACKEND_ID}")
-  if(TARGET ${target})
-    message(FATAL_ERROR "dtl_add_backend(${arg_NAME}): there is a target ${target} already")
-  endif()
-  if(form STREQUAL "STATIC")
-    dtl_add_static_backend()
-  else()
-    dtl_add_plugin()
-  endif()
-  dtl_use_environments(dtl_needs "${dtl_where}" ${target} ${arg_ENVIRONMENTS})
+  set(dtl_targets "")
+  foreach(form IN LISTS dtl_wanted)
+    dtl_add_form()
+  endforeach()
   dtl_describe_backend()
-  add_library(dtl::backend_${arg_NAME} ALIAS ${target})
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
-    C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  target_compile_definitions(${target} PRIVATE "DTL_BACKEND_PRIORITY=(${arg_PRIORITY})")
-  # The headers only: which dtl library is linked is the program's choice.
-  target_include_directories(${target} PUBLIC "$<TARGET_PROPERTY:dtl::dtl,INTERFACE_INCLUDE_DIRECTORIES>")
 endfunction()
 
-# What is wrong with the arguments; sets `form`. A macro: it works on the function's variables, as the
+# What is wrong with the arguments; sets `dtl_wanted`, the forms. A macro: it works on the function's variables, as the
 # next ones do.
 macro(dtl_check_backend)
   if(arg_UNPARSED_ARGUMENTS)
@@ -80,16 +84,16 @@ macro(dtl_check_backend)
     message(FATAL_ERROR "dtl_add_backend: NAME '${arg_NAME}': use 1 to 63 letters, digits, '_', '-' and '.', and not 'auto'")
   endif()
   set(dtl_where "dtl_add_backend(${arg_NAME})")
-  set(form "")
+  set(dtl_wanted "")
   foreach(dtl_form IN LISTS forms)
     if(arg_${dtl_form})
-      list(APPEND form ${dtl_form})
+      list(APPEND dtl_wanted ${dtl_form})
     endif()
   endforeach()
-  if(form STREQUAL "")
-    set(form MODULE)
-  elseif(NOT form MATCHES "^(STATIC|MODULE|SHARED)$")
-    message(FATAL_ERROR "${dtl_where}: say one of STATIC, MODULE and SHARED, not '${form}'")
+  if(dtl_wanted STREQUAL "")
+    set(dtl_wanted MODULE)
+  elseif("MODULE" IN_LIST dtl_wanted AND "SHARED" IN_LIST dtl_wanted)
+    message(FATAL_ERROR "${dtl_where}: MODULE and SHARED are both plugins: give one of them, with or without STATIC")
   endif()
   if(NOT arg_SOURCES)
     message(FATAL_ERROR "${dtl_where}: SOURCES are missing")
@@ -99,7 +103,7 @@ macro(dtl_check_backend)
   elseif(NOT arg_PRIORITY MATCHES "^-?[0-9]+$")
     message(FATAL_ERROR "${dtl_where}: PRIORITY '${arg_PRIORITY}' is not a whole number")
   endif()
-  if(arg_AUTO_REGISTER AND NOT form STREQUAL "STATIC")
+  if(arg_AUTO_REGISTER AND NOT arg_STATIC)
     message(FATAL_ERROR "${dtl_where}: AUTO_REGISTER is for STATIC; the library loads plugins by itself")
   endif()
   foreach(dtl_word IN LISTS arg_COMPONENTS)
@@ -112,36 +116,100 @@ macro(dtl_check_backend)
   endif()
 endmacro()
 
+# One form; adds its target to dtl_targets.
+macro(dtl_add_form)
+  set(target "dtl_backend_${DTL_BACKEND_ID}")
+  set(dtl_alias "dtl::backend_${arg_NAME}")
+  if(dtl_targets)
+    string(APPEND target _static)
+    string(APPEND dtl_alias _static)
+  endif()
+  if(TARGET ${target})
+    message(FATAL_ERROR "dtl_add_backend(${arg_NAME}): there is a target ${target} already")
+  endif()
+  list(APPEND dtl_targets ${target})
+  if(form STREQUAL "STATIC")
+    dtl_add_static_backend()
+  else()
+    dtl_add_plugin()
+  endif()
+  dtl_use_environments(dtl_needs "${dtl_where}" ${target} ${arg_ENVIRONMENTS})
+  add_library(${dtl_alias} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_definitions(${target} PRIVATE "DTL_BACKEND_PRIORITY=(${arg_PRIORITY})")
+  # The headers only: which dtl library is linked is the program's choice.
+  target_include_directories(${target} PUBLIC "$<TARGET_PROPERTY:dtl::dtl,INTERFACE_INCLUDE_DIRECTORIES>")
+endmacro()
+
 macro(dtl_add_static_backend)
   set(DTL_BACKEND_NAME "${arg_NAME}")
-  set(generated "${CMAKE_CURRENT_BINARY_DIR}/${target}")
-  configure_file("${DTL_ADD_BACKEND_DIR}/dtl_backend_register.h.in" "${generated}/${target}.h" @ONLY)
-  configure_file("${DTL_ADD_BACKEND_DIR}/dtl_backend_register.c.in" "${generated}/${target}_register.c" @ONLY)
-  add_library(${target} STATIC ${arg_SOURCES} "${generated}/${target}_register.c")
+  set(DTL_BACKEND_HAS_ENTRY 0)
+  foreach(dtl_source IN LISTS arg_SOURCES)
+    get_filename_component(dtl_source "${dtl_source}" ABSOLUTE)
+    if(EXISTS "${dtl_source}")
+      file(STRINGS "${dtl_source}" dtl_line REGEX "dtl_plugin_entry_v1" LIMIT_COUNT 1)
+      if(dtl_line)
+        set(DTL_BACKEND_HAS_ENTRY 1)
+      endif()
+    endif()
+  endforeach()
+  if(dtl_wanted MATCHES "MODULE|SHARED")
+    set(DTL_BACKEND_HAS_ENTRY 1)
+  endif()
+  set(dtl_generated "dtl_backend_${DTL_BACKEND_ID}")
+  set(generated "${CMAKE_CURRENT_BINARY_DIR}/${dtl_generated}")
+  # CMake silently ignores a .c file in a project without C.
+  get_property(dtl_enabled GLOBAL PROPERTY ENABLED_LANGUAGES)
+  set(dtl_register "${generated}/${dtl_generated}_register.c")
+  if(NOT "C" IN_LIST dtl_enabled)
+    string(APPEND dtl_register "pp")
+  endif()
+  configure_file("${DTL_ADD_BACKEND_DIR}/dtl_backend_register.h.in" "${generated}/${dtl_generated}.h" @ONLY)
+  configure_file("${DTL_ADD_BACKEND_DIR}/dtl_backend_register.c.in" "${dtl_register}" @ONLY)
+  add_library(${target} STATIC ${arg_SOURCES} "${dtl_register}")
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME "${dtl_generated}")
   target_include_directories(${target} PUBLIC "${generated}")
+  # The entry of each backend in a program needs a name of its own.
+  target_compile_definitions(${target} PRIVATE "dtl_plugin_entry_v1=${dtl_generated}_entry")
   if(arg_AUTO_REGISTER)
     target_compile_definitions(${target} PRIVATE DTL_AUTO_REGISTER)
   endif()
   target_link_options(${target} INTERFACE "LINKER:-u,dtl_register_backend_${DTL_BACKEND_ID}")
+  dtl_check_file(POST_BUILD STATIC "$<TARGET_FILE:${target}>")
 endmacro()
 
 macro(dtl_add_plugin)
   add_library(${target} ${form} ${arg_SOURCES})
   set_target_properties(${target} PROPERTIES PREFIX "lib" OUTPUT_NAME "${arg_NAME}" SUFFIX ".so" DEBUG_POSTFIX "")
-  add_custom_command(TARGET ${target} POST_BUILD VERBATIM COMMAND "${CMAKE_COMMAND}" "-DNM=${CMAKE_NM}"
-    "-DFILE=$<TARGET_FILE:${target}>" -P "${DTL_ADD_BACKEND_DIR}/DtlCheckPlugin.cmake")
+  if(NOT "${CMAKE_C_FLAGS} ${CMAKE_CXX_FLAGS} ${CMAKE_MODULE_LINKER_FLAGS} ${CMAKE_SHARED_LINKER_FLAGS}" MATCHES "-fsanitize")
+    target_link_options(${target} PRIVATE "LINKER:-z,defs")
+  endif()
+  # Before the linker names a function of the library as undefined: linking the library is not the remedy.
+  dtl_check_file(PRE_LINK OBJECTS "$<TARGET_OBJECTS:${target}>")
+  dtl_check_file(POST_BUILD PLUGIN "$<TARGET_FILE:${target}>")
+endmacro()
+
+macro(dtl_check_file when dtl_what files)
+  add_custom_command(TARGET ${target} ${when} VERBATIM COMMAND "${CMAKE_COMMAND}" "-DNM=${CMAKE_NM}" "-DWHAT=${dtl_what}"
+    "-DID=${DTL_BACKEND_ID}" "-DFILES=${files}" -P "${DTL_ADD_BACKEND_DIR}/DtlCheckPlugin.cmake")
 endmacro()
 
 # The manifest, the file that finds packages again, and the installation of all.
 macro(dtl_describe_backend)
   dtl_header_abi(dtl_abi)
+  list(GET dtl_wanted 0 form)
+  list(GET dtl_targets 0 target)
   set(dtl_entry "entry = \"dtl_plugin_entry_v1\"\n")
+  set(dtl_static "")
   set(dtl_lists COMPONENTS ENVIRONMENTS)
   if(form STREQUAL "STATIC")
     set(dtl_entry "")
-    if("${arg_SOURCES}" MATCHES "\\.(cc|cpp|cxx|C)(;|$)")
-      string(APPEND dtl_needs "set(dtl_languages CXX)\n")
-    endif()
+  elseif(arg_STATIC)
+    set(dtl_static "static = \"$<TARGET_FILE_NAME:${target}_static>\"\n")
+  endif()
+  if(arg_STATIC AND "${arg_SOURCES}" MATCHES "\\.(cc|cpp|cxx|C)(;|$)")
+    string(APPEND dtl_needs "set(dtl_languages CXX)\n")
   endif()
   foreach(dtl_list IN LISTS dtl_lists)
     string(REPLACE ";" "\", \"" dtl_${dtl_list} "\"${arg_${dtl_list}}\"")
@@ -153,7 +221,7 @@ macro(dtl_describe_backend)
 name = \"${arg_NAME}\"
 file = \"$<TARGET_FILE_NAME:${target}>\"
 kind = \"${dtl_kind}\"
-${dtl_entry}abi = [2, ${dtl_abi}]
+${dtl_static}${dtl_entry}abi = [2, ${dtl_abi}]
 components = [${dtl_COMPONENTS}]
 environments = [${dtl_ENVIRONMENTS}]
 priority = ${arg_PRIORITY}
@@ -165,11 +233,11 @@ description = \"${arg_DESCRIPTION}\"
     file(GENERATE OUTPUT "$<TARGET_FILE_DIR:${target}>/lib${arg_NAME}.dtl.cmake" CONTENT
 "# What backend ${arg_NAME} needs. Generated by dtl_add_backend; included by dtlConfig.cmake.
 ${dtl_needs}")
-    install(TARGETS ${target} DESTINATION "${dtl_folder}")
+    install(TARGETS ${dtl_targets} DESTINATION "${dtl_folder}")
     install(FILES "$<TARGET_FILE_DIR:${target}>/lib${arg_NAME}.dtl.toml" "$<TARGET_FILE_DIR:${target}>/lib${arg_NAME}.dtl.cmake"
             DESTINATION "${dtl_folder}")
-    if(form STREQUAL "STATIC")
-      install(FILES "${generated}/${target}.h" DESTINATION "${dtl_folder}/include")
+    if(arg_STATIC)
+      install(FILES "${generated}/${dtl_generated}.h" DESTINATION "${dtl_folder}/include")
     endif()
   endif()
 endmacro()

@@ -1,18 +1,28 @@
-# dtl_add_environment(NAME <name> [VERSION <version>] [PACKAGES <package>…] [VARIABLES <variable>=<value>…]
-#                     [LIBRARIES <library>…] [DEPENDS <environment>…] [MINIMUM_CMAKE <version>])
+# dtl_add_environment: CMake function that declares what a backend needs to be built
 #
-# Says what a backend needs to be built: an environment, for dtl_add_backend(… ENVIRONMENTS <name>). Nothing is looked for
-# before a backend uses it.
+#     find_package(dtl REQUIRED)
+#     dtl_add_environment(NAME <name> [VERSION <version>] [PACKAGES <package>...]
+#                         [VARIABLES <variable>=<value>...] [LIBRARIES <library>...]
+#                         [DEPENDS <environment>...] [MINIMUM_CMAKE <version>])
 #
-# PACKAGES       each one is what find_package takes, in one argument: BLAS, "MPI 3.1 COMPONENTS C". If several environments
-#                of a backend name a package, the highest version is asked for.
-# VARIABLES      what the search for packages wants to be set. They are set for that search only. Two environments that are
-#                used in one project and set one variable to different values are an error: a project finds a package once.
-# LIBRARIES      what the backend is linked with, as in target_link_libraries: imported targets, mostly.
-# DEPENDS        other environments, "name" or "name>=version": theirs comes first.
-# MINIMUM_CMAKE  the version of CMake that all this takes.
+# Nothing is searched for before dtl_add_backend(... ENVIRONMENTS <name>) uses it.
 #
-# A second dtl_add_environment of one name must say the same. Versions are compared as versions: 3.20 is newer than 3.18.1.
+# NAME           Name of the environment: 1 to 63 letters, digits, '_', '-' and '.', not "auto".
+# VERSION        Version, for "name>=version". Versions are compared by their numbers: 3.20 is newer
+#                than 3.18.1.
+# PACKAGES       Each one is a list of arguments of find_package, as one argument: BLAS,
+#                "MPI 3.1 COMPONENTS C". If several environments of a backend name a package, the
+#                highest version is required.
+# VARIABLES      Variables that are set while the packages are searched for. Two environments of
+#                one project that set a variable to different values are an error, because a project
+#                finds a package once.
+# LIBRARIES      Libraries that the backend is linked with, as in target_link_libraries.
+# DEPENDS        Other environments, "name" or "name>=version", which are searched for first.
+# MINIMUM_CMAKE  Oldest version of CMake with which the environment can be used.
+#
+# A second declaration of a name must have the same arguments.
+#
+# See docs/how-to/environments.md.
 
 include_guard(GLOBAL)
 

@@ -55,15 +55,17 @@ static void step(slab *s)
 {
     const uint64_t count = s->width;
     float *const next = s->next, *const old = s->now;
-    dtl_request_t requests[4];
+    dtl_request_t receives[2], sends[2];
     launch(s, 1, s->rows > 1 ? s->rows - 1 : 1, s->rows > 1 ? 2 : 1);
     DTL_CHECK(dtl_event_record(s->borders, s->stream));
     launch(s, 2, 1, s->rows > 2 ? s->rows - 2 : 0);
-    DTL_CHECK(dtl_comm_irecv(DTL_COMM_WORLD, next, count, DTL_DTYPE_FLOAT32, s->above, DOWN, &requests[0]));
-    DTL_CHECK(dtl_comm_irecv(DTL_COMM_WORLD, next + (s->rows + 1) * count, count, DTL_DTYPE_FLOAT32, s->below, UP, &requests[1]));
-    DTL_CHECK(dtl_comm_isend_on(DTL_COMM_WORLD, next + count, count, DTL_DTYPE_FLOAT32, s->above, UP, s->borders, &requests[2]));
-    DTL_CHECK(dtl_comm_isend_on(DTL_COMM_WORLD, next + s->rows * count, count, DTL_DTYPE_FLOAT32, s->below, DOWN, s->borders, &requests[3]));
-    DTL_CHECK(dtl_request_wait_all(requests, 4, DTL_TIMEOUT_INFINITE, NULL));
+    DTL_CHECK(dtl_comm_irecv(DTL_COMM_WORLD, next, count, DTL_DTYPE_FLOAT32, s->above, DOWN, &receives[0]));
+    DTL_CHECK(dtl_comm_irecv(DTL_COMM_WORLD, next + (s->rows + 1) * count, count, DTL_DTYPE_FLOAT32, s->below, UP, &receives[1]));
+    DTL_CHECK(dtl_comm_isend_on(DTL_COMM_WORLD, next + count, count, DTL_DTYPE_FLOAT32, s->above, UP, s->borders, &sends[0]));
+    DTL_CHECK(dtl_comm_isend_on(DTL_COMM_WORLD, next + s->rows * count, count, DTL_DTYPE_FLOAT32, s->below, DOWN, s->borders, &sends[1]));
+    /* The sends first: they fail if this device has failed. If the neighbours' devices have failed, too, nothing arrives. */
+    DTL_CHECK(dtl_request_wait_all(sends, 2, DTL_TIMEOUT_INFINITE, NULL));
+    DTL_CHECK(dtl_request_wait_all(receives, 2, DTL_TIMEOUT_INFINITE, NULL));
     DTL_CHECK(dtl_stream_wait(s->stream, DTL_TIMEOUT_INFINITE));
     s->now = next, s->next = old;
 }

@@ -73,11 +73,14 @@ class slab {
         launch(1, std::max(rows_ - 1, 1u), pair);
         stream_->record(borders_);
         launch(2, 1, inner);
-        std::array<dtl::request, 4> requests{
-            comm.irecv(next, width_, above_, 2), comm.irecv(row(next, rows_ + 1), width_, below_, 1),
-            comm.isend_on(borders_, row(next, 1), width_, above_, 1),
-            comm.isend_on(borders_, row(next, rows_), width_, below_, 2)};
-        for (dtl::request &request : requests) request.wait();
+        std::array<dtl::request, 2> receives{comm.irecv(next, width_, above_, 2),
+                                             comm.irecv(row(next, rows_ + 1), width_, below_, 1)};
+        std::array<dtl::request, 2> sends{comm.isend_on(borders_, row(next, 1), width_, above_, 1),
+                                          comm.isend_on(borders_, row(next, rows_), width_, below_, 2)};
+        // Wait for the sends first: they fail if this device has failed. If the neighbours' devices have failed too,
+        // nothing arrives.
+        for (dtl::request &request : sends) request.wait();
+        for (dtl::request &request : receives) request.wait();
         stream_->synchronize();
         now_.swap(next_);
     }

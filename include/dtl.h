@@ -83,7 +83,7 @@
  *     Enumeration words, dtypes, reduction operations: the built-in values
  *     Library: initialise, finalise, versions, error texts, log
  *     Backends: find and describe
- *     Plugin files: load backends, list the files and their results
+ *     Plugins: load files, register linked ones, list them with their results
  *     Devices: count, select, describe
  *     Memory: allocate, free, describe, query a pointer, share between processes
  *     Memory: register host memory, adopt foreign memory, export a dma-buf
@@ -107,6 +107,7 @@
  *     Requests: start, wait, test, cancel
  *     Collectives: blocking (dtl_comm_barrier has the rules for all collectives)
  *     Collectives: nonblocking, completed by dtl_request_wait
+ *     Registration of buffers with a communicator
  *     Communicators: duplicate, split, shrink; attributes; reports
  *     Windows: create, fence, lock, flush (one-sided communication)
  *     Windows: put, get, accumulate, atomic operations
@@ -122,6 +123,7 @@
  *     Policies: submit tasks, wait
  *     Dispatchers: select the handler of an operation
  *   dtl_backend.h
+ *     Backend tables: arguments of collectives and results of mem_supports, of the comm table
  *     Backend tables: communication
  *     Backend tables: devices, memory, transfers
  *     Backend tables: execution, the table of tables, registration
@@ -286,6 +288,9 @@ typedef int32_t dtl_status_t;
 /// The message was longer than the receive buffer. The buffer is full, and the info has the true
 /// size (with MPI's own messages, see dtl_comm_recv).
 #define DTL_ERROR_TRUNCATED 112
+/// A rank has revoked the communicator (dtl_comm_revoke). The text names the rank. Call
+/// dtl_comm_shrink, or destroy the communicator.
+#define DTL_ERROR_REVOKED 113
 
 /// A memory operation failed, and no other code describes the failure. See the text.
 #define DTL_ERROR_MEMORY 200
@@ -441,6 +446,12 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_OPERATION_LAUNCH UINT64_C(0x0006000300000000)
 /// Compilation of source.
 #define DTL_OPERATION_COMPILE UINT64_C(0x0006000400000000)
+/// Deallocation of memory.
+#define DTL_OPERATION_FREE UINT64_C(0x0006000500000000)
+/// Measurement of a part of the program.
+#define DTL_OPERATION_INSTRUMENT UINT64_C(0x0006000600000000)
+/// Data instrumentation: data is saved or restored.
+#define DTL_OPERATION_INSTRUMENT_DATA UINT64_C(0x0006000700000000)
 /// Template of operations that a tolerant parse did not recognise.
 #define DTL_OPERATION_UNDEFINED UINT64_C(0x0006FFFF00000000)
 
@@ -464,6 +475,15 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_FEATURE_SHARED_MEMORY UINT64_C(0x0007000900000000)
 /// Template of features that a tolerant parse did not recognise.
 #define DTL_FEATURE_UNDEFINED UINT64_C(0x0007FFFF00000000)
+
+/// No data instrumentation.
+#define DTL_DATA_INSTRUMENTATION_NONE UINT64_C(0x0008000100000000)
+/// Saves data when it is written.
+#define DTL_DATA_INSTRUMENTATION_SAVE UINT64_C(0x0008000200000000)
+/// Restores saved data before it is read.
+#define DTL_DATA_INSTRUMENTATION_RESTORE UINT64_C(0x0008000300000000)
+/// Template of data instrumentations that a tolerant parse did not recognise.
+#define DTL_DATA_INSTRUMENTATION_UNDEFINED UINT64_C(0x0008FFFF00000000)
 
 /// Element type. Built-in ones are below 256; those from `dtl_dtype_create` start at 4096. The
 /// table at dtl_reduce_op_t lists the operations for each dtype. Equivalent: MPI_Datatype.
@@ -804,6 +824,18 @@ typedef struct dtl_backend_info_t {
 ///         cannot run here.
 DTL_NODISCARD dtl_status_t dtl_backend_get(const char *name, dtl_backend_t *out);
 
+/// Returns a backend by name, if it can run on this machine.
+///
+/// dtl_backend_get succeeds also if the backend cannot run; later calls then fail. This function
+/// fails at once, with the reason.
+///
+/// @param[in] name As for dtl_backend_get.
+/// @param[out] out Its handle. There is nothing to free.
+/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here. The text has its name and the reason
+///         that dtl_backend_is_available reports.
+///         DTL_ERROR_NOT_FOUND: there is no such name.
+DTL_NODISCARD dtl_status_t dtl_backend_require(const char *name, dtl_backend_t *out);
+
 /// Returns the number of backends, available or not. Searches for plugins if that was not done yet.
 DTL_NODISCARD dtl_status_t dtl_backend_count(uint64_t *out_count);
 
@@ -846,7 +878,7 @@ DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const cha
     int32_t *out_yes);
 
 /* -----------------------------------------------------------------------------------------------
- * Plugin files: load backends, list the files and their results.
+ * Plugins: load files, register linked ones, list them with their results.
  * -------------------------------------------------------------------------------------------- */
 
 /// State of a plugin: loaded, and its backends are registered.
@@ -1178,7 +1210,9 @@ DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t 
 /// slabs from which threads allocate. Slabs of the calling thread and of threads that have ended
 /// are returned immediately, those of other threads within their next 256 frees. For "host" the
 /// free memory of malloc is returned too: that of the program, and that of internal tables of the
-/// library (communicators, queues). Other backends cache nothing.
+/// library (communicators, queues). For "cuda", and for registered backends with the slot
+/// register_host, it frees the host buffers through which messages are staged. Other backends cache
+/// nothing.
 ///
 /// Equivalent: malloc_trim.
 DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
@@ -1917,6 +1951,21 @@ DTL_NODISCARD dtl_status_t dtl_array_import(dtl_backend_t backend, dtl_dlpack_ve
 DTL_NODISCARD dtl_status_t dtl_array_import_unversioned(dtl_backend_t backend,
     dtl_dlpack_managed_t *tensor, dtl_array_t *out);
 
+/// Copies an array: allocates one of the same shape and dtype on the current device of the calling
+/// thread, and copies the elements.
+///
+/// The copy is contiguous in C order, whatever the strides of the array are, and is writable. The
+/// call waits neither for work on streams nor for the consumers of exported tensors.
+///
+/// @param[in] backend Backend of the copy.
+/// @param[in] kind    DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param[out] out    The copy, written on success only. The caller owns it; destroy it with
+///                    dtl_array_destroy.
+/// @return The statuses of dtl_array_alloc and dtl_mem_copy_strided.
+/// Threads: any. Equivalent: numpy.copy, torch.Tensor.to with copy.
+DTL_NODISCARD dtl_status_t dtl_array_copy(dtl_array_t array, dtl_backend_t backend,
+    dtl_enum_word_t kind, dtl_array_t *out);
+
 /// Destroys an array. Its memory is freed when no exported tensor uses it any more.
 ///
 /// No copy or kernel may still use it. Another thread may be in a call with this array. Destroying
@@ -1973,6 +2022,39 @@ typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 /// Equivalent: cudaStreamCreate.
 DTL_NODISCARD dtl_status_t dtl_stream_create(dtl_backend_t backend, int32_t device,
     uint64_t flags, dtl_stream_t *out);
+
+/// Creates a stream with a priority relative to other streams of the device.
+///
+/// A priority is a hint to the scheduler of the device. It orders kernels that wait for the device.
+/// It does not preempt running kernels, and does not order copies.
+///
+/// @param[in] device   0 to the device count - 1. 0 for a backend without devices.
+/// @param[in] flags    Must be 0.
+/// @param[in] priority Lower numbers are higher priorities; 0 is that of dtl_stream_create.
+///                     Numbers outside dtl_stream_priority_range are clamped to the range. A
+///                     backend without priorities ignores the number.
+/// @param[out] out     The stream. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_INVALID_ARGUMENT: `flags` is not 0.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+/// Equivalent: cudaStreamCreateWithPriority.
+DTL_NODISCARD dtl_status_t dtl_stream_create_with_priority(dtl_backend_t backend, int32_t device,
+    uint64_t flags, int32_t priority, dtl_stream_t *out);
+
+/// Returns the range of stream priorities of a device: *out_greatest <= 0 <= *out_least.
+///
+/// Both are 0 if the device has only one priority: for "host", OpenCL devices without the extension
+/// cl_khr_priority_hints, and registered backends without the slots for priorities. OpenCL devices
+/// with the extension have 1 to -1. For "cuda" the driver reports the range.
+///
+/// @param[in] device        0 to the device count - 1. 0 for a backend without devices.
+/// @param[out] out_least    The lowest priority, the highest number.
+/// @param[out] out_greatest The highest priority, the lowest number.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+/// Equivalent: cudaDeviceGetStreamPriorityRange.
+DTL_NODISCARD dtl_status_t dtl_stream_priority_range(dtl_backend_t backend, int32_t device,
+    int32_t *out_least, int32_t *out_greatest);
 
 /// Destroys a stream after its work is complete.
 ///
@@ -2529,6 +2611,15 @@ DTL_NODISCARD dtl_status_t dtl_module_compile(dtl_backend_t backend, int32_t dev
 DTL_NODISCARD dtl_status_t dtl_module_log(dtl_module_t module, char *buf, uint64_t cap,
     uint64_t *out_len);
 
+/// Returns the text of dtl_kernel.h, NUL-terminated.
+///
+/// For backends that have their own compiler: they pass the macros of their dialect, followed by
+/// this text, as the file that `#include "dtl_kernel.h"` in a source finds
+/// (docs/how-to/kernels-for-a-vendor-compiler.md). A plugin calls dtl_host_api_t.kernel_header. The
+/// text belongs to the library that is loaded, not to the header that the caller was compiled with.
+/// It is valid until the process ends. Works in every state.
+const char *dtl_kernel_header(void);
+
 /// Destroys a module. Kernels obtained from it remain valid: they keep the resources that they
 /// need.
 ///
@@ -2630,6 +2721,46 @@ typedef struct dtl_kernel_context_t {
 typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
     const void *const *args);
 
+/// Record of a kernel launch, see `dtl_launch_history_read`. It is an element of an array, so it
+/// never grows.
+typedef struct dtl_launch_record_t {
+    /// Number of the launch since the history began, from 1. The launches of one thread are
+    /// numbered in the order in which they returned; launches of several threads that return within
+    /// less than a millisecond may be numbered in another order. A number is missing if another
+    /// thread accessed the launch's entry in the history at the moment at which the launch
+    /// returned.
+    uint64_t number;
+    /// Time in nanoseconds at which the launch was called, on the clock of `dtl_comm_wtime`.
+    uint64_t call_begin_ns;
+    /// Time in nanoseconds at which the launch returned: the kernel was queued, and may not have
+    /// run yet.
+    uint64_t call_end_ns;
+    /// Backend of the stream.
+    dtl_backend_t backend;
+    /// Stream of the launch; the default stream if DTL_STREAM_NULL was passed. The program may have
+    /// destroyed it since.
+    dtl_stream_t stream;
+    /// Kernel of the launch. The program may have destroyed it since.
+    dtl_kernel_t kernel;
+    /// Number of blocks in x, y, z.
+    uint32_t grid[3];
+    /// Number of threads per block in x, y, z.
+    uint32_t block[3];
+    /// Shared memory per block in bytes.
+    uint32_t shared_bytes;
+    /// Device of the stream.
+    int32_t device;
+    /// Status that the launch returned. Failures of the running kernel are reported by the stream.
+    dtl_status_t status;
+    /// Always 0.
+    uint32_t reserved0;
+    /// Name of the kernel in its module, cut to 63 bytes and NUL-terminated; "a function" for a
+    /// kernel of `dtl_kernel_from_function`.
+    char name[64];
+    /// Always 0.
+    uint64_t reserved1[2];
+} dtl_launch_record_t;
+
 /// Creates a kernel from a host function.
 ///
 /// @param[in] fn   Called once for each thread of a launch, see dtl_kernel_fn_t.
@@ -2658,7 +2789,8 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 /// @return The failure of the handler for launch->schedule, which runs after the checks below.
 ///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
 ///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
-///         module has other arguments (the text names the first difference).
+///         module has other arguments (the text names the first difference) or was compiled for
+///         another device than that of the stream.
 ///         DTL_ERROR_LIMIT: there are more than 4096 arguments.
 ///         DTL_ERROR_NOT_FOUND: launch->schedule is a registered schedule for which the default
 ///         dispatcher has no handler.
@@ -2668,6 +2800,46 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint64_t count);
+
+/// Starts a new, empty history of the last `capacity` kernel launches of this process, or ends the
+/// history.
+///
+/// The history is off at first, and ends at dtl_finalize and in a forked child. While it is off, a
+/// launch costs one more branch. While it is on, a launch reads the clock twice and writes one
+/// record; it allocates nothing and waits for no other thread.
+///
+/// A launch that the backend or the library refuses because of its grid, block or shared memory is
+/// recorded with its status. A launch with an invalid handle, a NULL argument, or another invalid
+/// field is not recorded. Neither is a launch that a handler of the program executes without
+/// calling dtl_kernel_launch. The history has the times of the calls. For the times at which a
+/// device runs the kernels, see dtl_trace_start.
+///
+/// @param[in] capacity Number of launches to keep, at most 1048576; each takes 176 bytes. 0 ends
+///                     the history. An earlier history is discarded in both cases.
+/// @return DTL_ERROR_LIMIT: `capacity` is greater than 1048576. The history has not changed.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for it. The history has not changed.
+/// Threads: any; launches of other threads that are in progress may be missing.
+/// Equivalent: execution history of PyDotCompute; activity records of CUPTI.
+DTL_NODISCARD dtl_status_t dtl_launch_history_set_capacity(uint64_t capacity);
+
+/// Returns the last kernel launches of this process, the oldest first. They stay in the history.
+///
+/// A launch that another thread records during the call may be missing, now and later.
+///
+/// @param[in] kernel   Name of a kernel: only its launches are returned. At most 63 bytes are
+///                     compared (dtl_launch_record_t::name). NULL for the launches of all
+///                     kernels.
+/// @param[out] out     Array of `cap` records. NULL with cap 0 to query only the number. If more
+///                     launches match, the last `cap` of them are returned.
+/// @param[in] cap      Number of elements of `out`.
+/// @param[out] out_len Number of launches in the history that match `kernel`. It can be greater
+///                     than `cap`: min(`cap`, *out_len) records have been written.
+/// @return DTL_ERROR_INVALID_STATE: no history is kept, see dtl_launch_history_set_capacity.
+///         DTL_ERROR_NULL_POINTER: `out` is NULL and `cap` is not 0, or `out_len` is NULL.
+/// Threads: any. Does not block.
+/// Equivalent: ComputeOrchestrator.get_execution_history of PyDotCompute.
+DTL_NODISCARD dtl_status_t dtl_launch_history_read(const char *kernel, dtl_launch_record_t *out,
+    uint64_t cap, uint64_t *out_len);
 
 /* -----------------------------------------------------------------------------------------------
  * User-defined dtypes and reduction operations: create, describe, destroy.
@@ -2826,7 +2998,7 @@ typedef struct dtl_comm_desc_t {
     /// Must be 0.
     uint32_t reserved;
     /// 0, or an OR of DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only) and DTL_COMM_STAGE
-    /// (kinds "mpi", "nccl" and "rdma").
+    /// (kinds "mpi", "nccl" and "rdma", and registered kinds with the slot mem_register).
     uint64_t flags;
     /// Kind: "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each,
     /// "mpi" between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma` and
@@ -2898,7 +3070,9 @@ typedef struct dtl_comm_desc_t {
 /// the flag they fail with DTL_ERROR_NOT_SUPPORTED. dtl_explain reports the first one. All ranks
 /// must set the flag, or none. Kind "mpi": messages in device memory are staged even if MPI accepts
 /// device pointers (docs/how-to/send-device-memory.md). Kind "rdma": large messages are staged even
-/// if dtl_rdma_config_t.device_memory selects direct transfer. For both, each rank may choose.
+/// if dtl_rdma_config_t.device_memory selects direct transfer. Registered kinds with the slot
+/// mem_register: messages and collectives in device memory are staged. For these three, each rank
+/// may choose.
 #define DTL_COMM_STAGE UINT64_C(4)
 
 /// Properties of a communicator, filled by dtl_comm_info. Start from DTL_COMM_INFO_INIT.
@@ -2959,8 +3133,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t
 
 /// Destroys a communicator. Waiting calls of other threads on it return DTL_ERROR_CANCELED.
 /// Requests in flight are cancelled (a matched one completes first), and all its request handles
-/// become stale. Sent messages can still be received by the peers. A collective in flight is
-/// abandoned on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: no effect.
+/// become stale. Its registered buffers (dtl_comm_register) are deregistered. Sent messages can
+/// still be received by the peers. A collective in flight is abandoned on all ranks. Null,
+/// DTL_COMM_WORLD and DTL_COMM_SELF: no effect.
 ///
 /// The call waits for no other rank. Operations of other ranks that still need this rank on this
 /// communicator end with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink excludes this rank, where the
@@ -2976,7 +3151,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t
 ///
 /// If the library's own messages are in flight over an MPI, a registered kind or "rdma" (for
 /// example after a time limit), the call waits up to 5 s for them, whatever the time limit: until
-/// then the transport uses their buffers. On kind "rdma", cancelled operations do not count.
+/// then the transport uses their buffers. On kind "rdma", cancelled operations do not count. The
+/// call also waits while another thread is in a function of the transport that blocks
+/// (registration of memory). dtl_comm_revoke does not wait for that.
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: a send of MPI's own is in flight. DTL_ERROR_BUSY: a collective
 ///         of MPI's own is in flight, or the call comes from a callback of a call on the
@@ -3942,6 +4119,52 @@ DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, const i
     const uint64_t *rdispls, dtl_dtype_t dtype, dtl_request_t *out);
 
 /* -----------------------------------------------------------------------------------------------
+ * Registration of buffers with a communicator.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Registers a buffer with a communicator, for buffers that are reused: operations then need not
+/// register or copy the buffer each time. Not collective. It never changes the result of an
+/// operation, and no operation requires it.
+///
+/// Kind "rdma": the network device sends large messages from the buffer and receives them into it,
+/// also if the program allocated the memory itself (malloc). Without this call they are copied
+/// through registered memory. Memory of dtl_mem_alloc is registered at its first use anyway. Kind
+/// "nccl", device memory: ncclCommRegister, if NCCL has it (2.19 or newer); then register the
+/// buffers of all ranks. Registered kinds with the slot mem_register: that slot decides. Device
+/// memory that the communicator accesses directly: the allocation is registered now instead of at
+/// its first use, and stays registered. Other memory and other kinds: no effect.
+///
+/// @param[in,out] buf    First byte. The memory must exist until dtl_comm_deregister, or until
+///                       the communicator is destroyed, which deregisters it. Registered buffers
+///                       of one communicator do not overlap.
+/// @param[in] size_bytes Size in bytes, at least 1. Memory that the library allocated: at most up
+///                       to the end of the allocation.
+/// @return DTL_ERROR_ALREADY_EXISTS: a part of the range is already registered with this
+///         communicator (the text names it). DTL_ERROR_NULL_POINTER: `buf` is NULL.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0, or larger than the address space.
+///         DTL_ERROR_OUT_OF_BOUNDS: the range leaves the allocation in which it begins.
+///         DTL_ERROR_OUT_OF_MEMORY: no more memory can be registered (RLIMIT_MEMLOCK, limits of the
+///         device). DTL_ERROR_BUSY: kind "nccl", and a collective is in flight. DTL_ERROR_TIMEOUT:
+///         kind "nccl", and NCCL did not complete the registration; the communicator's collectives
+///         of device memory fail from then on. Other statuses are those of the transport (slots
+///         mem_supports and mem_register), or of the export of device memory as a dma-buf. After a
+///         failure, messages in device memory are staged. A later call tries to register again.
+/// Threads: any. Equivalent: ncclCommRegister, ucp_mem_map, fi_mr_reg, ibv_reg_mr.
+DTL_NODISCARD dtl_status_t dtl_comm_register(dtl_comm_t comm, void *buf, uint64_t size_bytes);
+
+/// Ends the registration of a buffer. Not collective. The communicator may keep the registration of
+/// an allocation of the library until the memory is freed.
+///
+/// @param[in] buf `buf` of dtl_comm_register.
+/// @return DTL_ERROR_NOT_FOUND: `buf` is not the first byte of a buffer that is registered with
+///         this communicator. DTL_ERROR_NULL_POINTER: `buf` is NULL. DTL_ERROR_BUSY: an operation
+///         in flight uses the buffer (kind "nccl": a collective of the communicator is in flight);
+///         it stays registered. Kinds for which dtl_comm_register has no effect do not return it.
+///         Other failures are those of the transport; the buffer is not registered any more.
+/// Threads: any. Equivalent: ncclCommDeregister, ucp_mem_unmap, ibv_dereg_mr.
+DTL_NODISCARD dtl_status_t dtl_comm_deregister(dtl_comm_t comm, void *buf);
+
+/* -----------------------------------------------------------------------------------------------
  * Communicators: duplicate, split, shrink; attributes; reports.
  * -------------------------------------------------------------------------------------------- */
 
@@ -4063,6 +4286,87 @@ DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t 
 ///         callback of a collective on `comm` (see dtl_op_fn_t). DTL_ERROR_CANCELED: another thread
 ///         destroyed `comm`. Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 DTL_NODISCARD dtl_status_t dtl_comm_shrink(dtl_comm_t comm, dtl_comm_t *out);
+
+/// Revokes a communicator: on every rank, operations on it that wait end with DTL_ERROR_REVOKED,
+/// and later operations fail with it. Not collective: any rank may call it at any time, for example
+/// a rank that got DTL_ERROR_RANK_FAILURE while others wait for its messages. It does not wait. A
+/// second call, also on another rank, has no effect.
+///
+/// Each rank detects the revocation in a call that waits, or that tests without success, on this or
+/// another communicator, and then notifies all others. So all live ranks detect it even if the
+/// caller dies. If the caller then destroys the communicator or finalizes, ranks that wait for it
+/// get DTL_ERROR_REVOKED, not DTL_ERROR_RANK_FAILURE. The same holds if the caller dies, unless it
+/// dies before the notification is sent. A call that completes at once may succeed before the rank
+/// has detected the revocation. A message that has arrived completely may still be received by a
+/// request that waits for it. A message that is matched is completed first; after that, the library
+/// does not access the buffers of operations that ended.
+/// Operations that MPI itself executes do not end: blocking calls and collectives of kind "mpi"
+/// without a time limit (see docs/explanation/failures.md).
+///
+/// dtl_comm_shrink, dtl_comm_destroy, dtl_comm_dump, and queries such as dtl_comm_rank and
+/// dtl_comm_info still work on `comm`. Windows over `comm` are revoked too: dtl_win_destroy still
+/// works, and does not wait. Communicators that were made from `comm` are not revoked.
+///
+/// Several threads may call it, also while another thread waits in a call on `comm`.
+///
+/// @return DTL_ERROR_BUSY: the call comes from a callback of a collective on `comm` (see
+///         dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`. Equivalent:
+///         MPIX_Comm_revoke (ULFM).
+DTL_NODISCARD dtl_status_t dtl_comm_revoke(dtl_comm_t comm);
+
+/// Creates a communicator of the ranks of `comm` and of new ranks, which can replace those that a
+/// dtl_comm_shrink has removed. For each new rank a process of the program is started, with the
+/// program's arguments and the launcher's environment. dtlrun starts it on its own node. For kind
+/// "mpi", MPI starts it and chooses the node. `comm` is not changed.
+///
+/// In a new process, DTL_COMM_WORLD and the first dtl_comm_open without rank and size are the grown
+/// communicator: the process waits there for the ranks of `comm`. A new process must open the same
+/// kind (there DTL_COMM names it) with the same flags. Then it must make the same collective calls
+/// as the old ranks make after this call, for example a dtl_comm_bcast of the state from rank 0. It
+/// must create all further communicators from that one (dtl_comm_dup, dtl_comm_split).
+/// docs/explanation/failures.md has the rules.
+///
+/// The call is collective over `comm`. It blocks until all ranks have opened the new communicator.
+/// All ranks first compare their arguments. In the first step, rank 0 waits until all new processes
+/// have begun to open the new communicator. In the second step, all ranks complete the opening.
+/// Each step takes at most 30 s, or half the time limit of `comm` if that is less. A step ends
+/// early if a process that dtlrun has started ends, or if a rank of `comm` dies, or revokes or
+/// destroys `comm`. The second step does not end early for registered kinds, nor for kind "rdma" if
+/// its ranks meet by a file or TCP address. Finally the ranks agree on the result over `comm`:
+/// unless one of them dies meanwhile, either all succeed or all fail.
+///
+/// If the call fails, opening fails in the new processes that have not completed it, and dtlrun
+/// ends all new processes. Processes that MPI has started are not ended: opening fails there when
+/// it is called, at the latest at the time limit. No limit applies inside functions of MPI.
+/// MPI_Comm_spawn waits until all new processes have initialized MPI. If one of them ends or stops
+/// before that, rank 0 may not return. The other ranks then return DTL_ERROR_TIMEOUT at the time
+/// limit of `comm`, if it has one.
+///
+/// @param[in] new_ranks Number of processes to start, 1 or more.
+/// @param[in] flags     0.
+/// @param[out] out      The new communicator, with the kind ("shm" if that is "self"), the time
+///                      limit and the flags of `comm` except DTL_COMM_NO_DUP. In a new process,
+///                      the time limit is that of its dtl_comm_desc_t or of DTL_TIMEOUT. The
+///                      ranks of `comm` keep their numbers, and the new ones follow. The caller
+///                      owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `new_ranks` is out of range, or not the same on all ranks;
+///         `flags` is not 0; or another rank passes a bad argument, including NULL for `out` (the
+///         text names the rank). DTL_ERROR_NULL_POINTER: `out` is NULL on this rank.
+///         DTL_ERROR_NOT_SUPPORTED: the kind cannot be extended (kinds "hier", "nccl" and
+///         "threads"), the launcher cannot start processes during a job (dtlrun can), or the MPI
+///         lacks a function that the text names.
+///         DTL_ERROR_UNAVAILABLE: the processes could not be started, or one of them ended before
+///         all ranks had opened the communicator; the text of rank 0 has the reason, or the rank
+///         and its exit status. DTL_ERROR_TIMEOUT: a process did not open the communicator in time
+///         (the text of rank 0 names its rank), or rank 0 did not report the result in time. In all
+///         cases above `comm` still works, and the call may be repeated. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_REVOKED: a rank of `comm` ended or destroyed `comm`
+///         during the call, or collectives on `comm` fail; call dtl_comm_shrink first.
+///         DTL_ERROR_CANCELED: another thread destroyed `comm`.
+///         DTL_ERROR_BUSY: the call comes from a callback of a collective on `comm` (see
+///         dtl_op_fn_t). Equivalent: MPI_Comm_spawn and MPI_Intercomm_merge.
+DTL_NODISCARD dtl_status_t dtl_comm_grow(dtl_comm_t comm, int32_t new_ranks, uint64_t flags,
+    dtl_comm_t *out);
 
 /// Exits this process at once with an exit code, after a message in the log. No atexit functions or
 /// destructors run. The launcher terminates the other ranks (dtlrun and mpirun do). Returns only if
@@ -4709,6 +5013,13 @@ DTL_NODISCARD dtl_status_t dtl_cart_shift(const int32_t *dims, const int32_t *pe
 /// its end. Operations overlap, and begin and end may be in different calls and threads. The
 /// category is "operation".
 #define DTL_TRACE_OPERATION 3
+/// Kind of trace event: work of a device, which a plugin has recorded (dtl_host_api_t.trace_span).
+/// When the work has ended, `begin` and `end` are called one after the other, in the thread that
+/// recorded it. Their time_ns are the times at which the work began and ended.
+#define DTL_TRACE_DEVICE 4
+/// Kind of trace event: the value of a counter, which a plugin has recorded
+/// (dtl_host_api_t.trace_counter). Only `begin` is called. The category is "counter".
+#define DTL_TRACE_COUNTER 5
 
 /// Flag: dtl_trace_event_t.bytes is set.
 #define DTL_TRACE_HAS_BYTES 1u
@@ -4731,7 +5042,8 @@ DTL_NODISCARD dtl_status_t dtl_cart_shift(const int32_t *dims, const int32_t *pe
 typedef struct dtl_trace_event_t {
     /// Number of bytes that the library has filled in.
     uint32_t struct_size;
-    /// DTL_TRACE_CALL, DTL_TRACE_SPAN or DTL_TRACE_OPERATION. Ignore other values.
+    /// DTL_TRACE_CALL, DTL_TRACE_SPAN, DTL_TRACE_OPERATION, DTL_TRACE_DEVICE or DTL_TRACE_COUNTER.
+    /// Ignore other values.
     int32_t kind;
     /// Number that pairs a begin with its end, not 0. No other event in progress in this process
     /// has it.
@@ -4761,11 +5073,20 @@ typedef struct dtl_trace_event_t {
     dtl_reduce_op_t op;
     /// Name of the object, "" if there is none. Valid during the call only.
     const char *what;
+    /// Group of the track of work of a device or of a counter; otherwise "". Valid until the
+    /// process ends. This field and the next two exist only if struct_size covers them.
+    const char *group;
+    /// Name of the track of work of a device or of a counter; otherwise "". Valid until the process
+    /// ends.
+    const char *track;
+    /// Value of a counter, otherwise 0.
+    double value;
 } dtl_trace_event_t;
 
 /// Initial value of a dtl_trace_event_t.
 #define DTL_TRACE_EVENT_INIT \
-    {sizeof(dtl_trace_event_t), 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, {0}, 0, 0, NULL}
+    {sizeof(dtl_trace_event_t), 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, {0}, 0, 0, NULL, NULL, \
+     NULL, {0}}
 
 /// Receives a begin or an end. It runs in the thread in which the event begins or ends (for
 /// operations: the thread that starts the operation or observes its end), possibly in several

@@ -17,6 +17,116 @@ extern "C" {
 
 
 /* -----------------------------------------------------------------------------------------------
+ * Backend tables: arguments of collectives and results of mem_supports, of the comm table.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Collective of a dtl_coll_args_t: dtl_comm_barrier and dtl_comm_ibarrier.
+#define DTL_COLLECTIVE_BARRIER 0
+/// dtl_comm_bcast and dtl_comm_ibcast.
+#define DTL_COLLECTIVE_BCAST 1
+/// dtl_comm_reduce and dtl_comm_ireduce.
+#define DTL_COLLECTIVE_REDUCE 2
+/// dtl_comm_allreduce and dtl_comm_iallreduce.
+#define DTL_COLLECTIVE_ALLREDUCE 3
+/// dtl_comm_gather and dtl_comm_igather.
+#define DTL_COLLECTIVE_GATHER 4
+/// dtl_comm_gatherv and dtl_comm_igatherv.
+#define DTL_COLLECTIVE_GATHERV 5
+/// dtl_comm_scatter and dtl_comm_iscatter.
+#define DTL_COLLECTIVE_SCATTER 6
+/// dtl_comm_scatterv and dtl_comm_iscatterv.
+#define DTL_COLLECTIVE_SCATTERV 7
+/// dtl_comm_allgather and dtl_comm_iallgather.
+#define DTL_COLLECTIVE_ALLGATHER 8
+/// dtl_comm_allgatherv and dtl_comm_iallgatherv.
+#define DTL_COLLECTIVE_ALLGATHERV 9
+/// dtl_comm_alltoall and dtl_comm_ialltoall.
+#define DTL_COLLECTIVE_ALLTOALL 10
+/// dtl_comm_alltoallv and dtl_comm_ialltoallv.
+#define DTL_COLLECTIVE_ALLTOALLV 11
+/// dtl_comm_reduce_scatter and dtl_comm_ireduce_scatter.
+#define DTL_COLLECTIVE_REDUCE_SCATTER 12
+/// dtl_comm_reduce_scatter_block and dtl_comm_ireduce_scatter_block.
+#define DTL_COLLECTIVE_REDUCE_SCATTER_BLOCK 13
+/// dtl_comm_scan and dtl_comm_iscan.
+#define DTL_COLLECTIVE_SCAN 14
+/// dtl_comm_exscan and dtl_comm_iexscan.
+#define DTL_COLLECTIVE_EXSCAN 15
+
+/// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces is this
+/// rank's part of the other buffer. For DTL_COLLECTIVE_REDUCE_SCATTER and its block form, `send` is
+/// the whole buffer, and `recv` is this rank's block at its beginning.
+#define DTL_COLL_IN_PLACE UINT64_C(1)
+/// Flag of dtl_coll_args_t: the result of a reduction must have the bits of the library's own
+/// algorithms (DTL_COMM_DETERMINISTIC). Support such a reduction only if its result is exact in any
+/// order, as those of integers are.
+#define DTL_COLL_DETERMINISTIC UINT64_C(2)
+
+/// Range of memory of a dtl_coll_args_t.
+typedef struct dtl_coll_range_t {
+    /// First byte; any value if size_bytes is 0.
+    void *ptr;
+    /// Size in bytes.
+    uint64_t size_bytes;
+} dtl_coll_range_t;
+
+/// A collective for the slots coll_supports and coll_start of a comm table. The library has checked
+/// the arguments of this rank. The host can access the buffers, unless memory_backend is set.
+typedef struct dtl_coll_args_t {
+    /// sizeof(dtl_coll_args_t) of the library. Read only fields inside it.
+    uint32_t struct_size;
+    /// DTL_COLLECTIVE_BARRIER to DTL_COLLECTIVE_EXSCAN.
+    int32_t collective;
+    /// DTL_COLL_IN_PLACE and DTL_COLL_DETERMINISTIC, ored.
+    uint64_t flags;
+    /// Number of the communicator of the call: 0 for the one that the program opened, other numbers
+    /// for its duplicates. It is the same on all ranks. Collectives of one context are
+    /// started in the same order on all ranks; those of different contexts may be in flight at the
+    /// same time, in any order.
+    uint32_t context;
+    /// Rank of the root; -1 = none.
+    int32_t root;
+    /// Type of an element; -1 for a barrier. A user-defined dtype occurs only without a reduction.
+    dtl_dtype_t dtype;
+    /// Operation, a built-in one; -1 = the collective does not reduce.
+    dtl_reduce_op_t op;
+    /// Elements of this rank's data. With blocks of equal size, elements of one block.
+    uint64_t count;
+    /// Size of an element in bytes; 0 for a barrier.
+    uint64_t element_bytes;
+    /// Data that this rank contributes: one range (the whole buffer, or blocks of equal size in
+    /// rank order), or send_count ranges, one for each rank. For a bcast (on the root, too) and for
+    /// a barrier: one empty range.
+    const dtl_coll_range_t *send;
+    /// Number of ranges of `send`, 1 or the number of ranks.
+    uint64_t send_count;
+    /// Destination of the result, in the form of `send`. For a bcast, the buffer of this rank: that
+    /// of the root is read, the others are written. For a barrier: one empty range.
+    const dtl_coll_range_t *recv;
+    /// Number of ranges of `recv`, 1 or the number of ranks.
+    uint64_t recv_count;
+    /// Backend of the buffers' memory, if that is device memory that mem_register has registered.
+    /// Null if the host can access the buffers. It may differ between ranks.
+    dtl_backend_t memory_backend;
+    /// Kind of that memory, DTL_MEMORY_... or a registered kind; 0 if memory_backend is null.
+    dtl_enum_word_t memory_kind;
+    /// Device of that memory; 0 if memory_backend is null.
+    int32_t memory_device;
+    /// 0.
+    uint32_t reserved;
+} dtl_coll_args_t;
+
+/// Result of the slot mem_supports: messages in this memory are staged through host memory, and
+/// dtl_comm_register has no effect on it.
+#define DTL_COMM_MEM_STAGED 0
+/// Result of the slot mem_supports: the transport accesses this memory once mem_register has
+/// registered it by its address.
+#define DTL_COMM_MEM_ADDRESS 1
+/// Result of the slot mem_supports: the transport accesses this memory once mem_register has
+/// registered it by a dma-buf, which the library exports from the memory's backend.
+#define DTL_COMM_MEM_DMABUF 2
+
+/* -----------------------------------------------------------------------------------------------
  * Backend tables: communication.
  * -------------------------------------------------------------------------------------------- */
 
@@ -59,91 +169,6 @@ typedef struct dtl_comm_done_t {
     uint64_t size_bytes;
 } dtl_comm_done_t;
 
-/// Collective of a dtl_coll_args_t: dtl_comm_barrier and dtl_comm_ibarrier.
-#define DTL_COLLECTIVE_BARRIER 0
-/// dtl_comm_bcast and dtl_comm_ibcast.
-#define DTL_COLLECTIVE_BCAST 1
-/// dtl_comm_reduce and dtl_comm_ireduce.
-#define DTL_COLLECTIVE_REDUCE 2
-/// dtl_comm_allreduce and dtl_comm_iallreduce.
-#define DTL_COLLECTIVE_ALLREDUCE 3
-/// dtl_comm_gather and dtl_comm_igather.
-#define DTL_COLLECTIVE_GATHER 4
-/// dtl_comm_gatherv and dtl_comm_igatherv.
-#define DTL_COLLECTIVE_GATHERV 5
-/// dtl_comm_scatter and dtl_comm_iscatter.
-#define DTL_COLLECTIVE_SCATTER 6
-/// dtl_comm_scatterv and dtl_comm_iscatterv.
-#define DTL_COLLECTIVE_SCATTERV 7
-/// dtl_comm_allgather and dtl_comm_iallgather.
-#define DTL_COLLECTIVE_ALLGATHER 8
-/// dtl_comm_allgatherv and dtl_comm_iallgatherv.
-#define DTL_COLLECTIVE_ALLGATHERV 9
-/// dtl_comm_alltoall and dtl_comm_ialltoall.
-#define DTL_COLLECTIVE_ALLTOALL 10
-/// dtl_comm_alltoallv and dtl_comm_ialltoallv.
-#define DTL_COLLECTIVE_ALLTOALLV 11
-/// dtl_comm_reduce_scatter and dtl_comm_ireduce_scatter.
-#define DTL_COLLECTIVE_REDUCE_SCATTER 12
-/// dtl_comm_reduce_scatter_block and dtl_comm_ireduce_scatter_block.
-#define DTL_COLLECTIVE_REDUCE_SCATTER_BLOCK 13
-/// dtl_comm_scan and dtl_comm_iscan.
-#define DTL_COLLECTIVE_SCAN 14
-/// dtl_comm_exscan and dtl_comm_iexscan.
-#define DTL_COLLECTIVE_EXSCAN 15
-
-/// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces is this
-/// rank's part of the other buffer; for DTL_COLLECTIVE_REDUCE_SCATTER and its block form, both are
-/// the whole buffer.
-#define DTL_COLL_IN_PLACE UINT64_C(1)
-/// Flag of dtl_coll_args_t: the result of a reduction must have the bits of the library's own
-/// algorithms (DTL_COMM_DETERMINISTIC). Support such a reduction only if its result is exact in any
-/// order, as those of integers are.
-#define DTL_COLL_DETERMINISTIC UINT64_C(2)
-
-/// Range of memory of a dtl_coll_args_t.
-typedef struct dtl_coll_range_t {
-    /// First byte; any value if size_bytes is 0.
-    void *ptr;
-    /// Size in bytes.
-    uint64_t size_bytes;
-} dtl_coll_range_t;
-
-/// A collective for the slots coll_supports and coll_start of a comm table. The library has checked
-/// the arguments of this rank. Buffers are memory that the host can access.
-typedef struct dtl_coll_args_t {
-    /// sizeof(dtl_coll_args_t) of the library. Read only fields inside it.
-    uint32_t struct_size;
-    /// DTL_COLLECTIVE_BARRIER to DTL_COLLECTIVE_EXSCAN.
-    int32_t collective;
-    /// DTL_COLL_IN_PLACE and DTL_COLL_DETERMINISTIC, ored.
-    uint64_t flags;
-    /// Number of the communicator that makes the call: 0 for the one that the program opened,
-    /// others for its duplicates. It is the same on all ranks. Collectives of one context are
-    /// started in the same order on all ranks; those of different contexts may be in flight at the
-    /// same time, in any order.
-    uint32_t context;
-    /// Rank of the root; -1 = none.
-    int32_t root;
-    /// Type of an element; -1 for a barrier. A user-defined dtype occurs only without a reduction.
-    dtl_dtype_t dtype;
-    /// Operation, a built-in one; -1 = the collective does not reduce.
-    dtl_reduce_op_t op;
-    /// Elements of this rank's data. With blocks of equal size, elements of one block.
-    uint64_t count;
-    /// Size of an element in bytes; 0 for a barrier.
-    uint64_t element_bytes;
-    /// What this rank contributes: one range (the whole buffer, or blocks of equal size in rank
-    /// order), or send_count ranges, one for each rank.
-    const dtl_coll_range_t *send;
-    /// Number of ranges of `send`, 1 or the number of ranks.
-    uint64_t send_count;
-    /// Where the result goes, as `send`. For a bcast the buffer of every rank.
-    const dtl_coll_range_t *recv;
-    /// Number of ranges of `recv`, 1 or the number of ranks.
-    uint64_t recv_count;
-} dtl_coll_args_t;
-
 /// Maximum size in bytes of the key that the slot `win_create` of a comm table writes.
 #define DTL_WIN_KEY_BYTES 256u
 
@@ -172,8 +197,8 @@ typedef struct dtl_coll_args_t {
 /// or not.
 ///
 /// Failures. If the transport detects that a rank died, it completes with DTL_ERROR_RANK_FAILURE
-/// every operation that can no longer complete. It completes in the same way one or all of the
-/// receives from any source that are posted at that time, or the next one if none is posted.
+/// every operation that can no longer complete. It completes in the same way the oldest receive
+/// from any source that is posted at that time, or all of them, or the next one if none is posted.
 /// `source` is the rank that died. Other receives from any source accept messages from the living
 /// ranks. Any other failure of a receive from any source, or of the send of a frame, means that the
 /// whole transport has failed: it must not access any buffer any more, and all operations end with
@@ -196,18 +221,30 @@ typedef struct dtl_coll_args_t {
 ///
 /// Collectives. Two slots are for transports that execute collectives themselves (in a switch, or
 /// with shared memory): coll_supports and coll_start, both or none, and the same on all ranks. The
-/// library asks coll_supports for each call, and uses its own algorithms for what the transport
-/// does not support. The slots are used on communicators over all ranks in their order, including
-/// those of dtl_comm_dup. They are not used for reductions with a user-defined operation or dtype,
-/// and for dtl_comm_neighbor_alltoallv. `test` completes a collective like any other operation; of
-/// the result, only the status is read, and `source` with DTL_ERROR_RANK_FAILURE. After a time
-/// limit, or the death of a rank, the library calls `cancel`, if that is not NULL, and waits up to
-/// 5 s until `test` reports the operation as complete. No collective follows on that context.
+/// library calls coll_supports for each collective, and uses its own algorithms for those that the
+/// transport does not support. The slots are used on communicators over all ranks in their order,
+/// including those of dtl_comm_dup. They are not used for reductions with a user-defined operation
+/// or dtype, and for dtl_comm_neighbor_alltoallv. `test` completes a collective like any other
+/// operation; of the result, only the status is read, and `source` with DTL_ERROR_RANK_FAILURE.
+/// After a time limit, or the death of a rank, the library calls `cancel`, if that is not NULL, and
+/// waits up to 5 s until `test` reports the operation as complete. No collective follows on that
+/// context.
+///
+/// Memory. Three slots are for transports that access device memory, or that are faster with
+/// registered buffers: mem_supports, mem_register and mem_deregister, all or none. Without them,
+/// isend, irecv and the collectives get memory that the host can access. With them, they also get
+/// addresses of device memory that mem_register has registered: isend and irecv for payloads that
+/// are sent separately (frames are host memory), coll_supports and coll_start with memory_backend
+/// set. The transport finds the registration by the address. The library registers an allocation
+/// when a message or a collective first uses it, keeps the registration, and deregisters it before
+/// the allocation is freed. The peer of a message may use another kind of memory. dtl_comm_register
+/// registers buffers of the program with the same slots. The slots of a communicator must not free
+/// memory that the program uses in messages.
 ///
 /// Threads. The slots are called from any thread, but by one thread at a time for each communicator
-/// of `open`. Only open, close and win_destroy may block. A slot must not throw. It must not call
-/// dtl_comm_, dtl_win_ and dtl_request_ functions on any communicator, because such a call may wait
-/// for a lock that the caller of the slot holds.
+/// of `open`. Only open, close, win_destroy, mem_register and mem_deregister may block. A slot must
+/// not throw. It must not call dtl_comm_, dtl_win_ and dtl_request_ functions on any communicator,
+/// because such a call may wait for a lock that the caller of the slot holds.
 typedef struct dtl_comm_vtable_t {
     /// sizeof(dtl_comm_vtable_t).
     uint32_t struct_size;
@@ -221,11 +258,12 @@ typedef struct dtl_comm_vtable_t {
     ///
     /// It is collective over the ranks. It is called each time the program opens a communicator of
     /// this kind, and creates an independent one each time, even if `args` are the same. All ranks
-    /// of a job open in the same order. (dup and split do not call it: they share an open
-    /// communicator.) It may wait for the other ranks up to args->timeout_ns; then it returns
-    /// DTL_ERROR_TIMEOUT with a text that names the missing ranks. A failed open must not leave
-    /// anything behind. A transport that opens only once in a process returns
-    /// DTL_ERROR_NOT_SUPPORTED on every rank.
+    /// of a job open in the same order. The transport counts the communicators of each job name
+    /// separately, because processes that join later (dtl_comm_grow) have opened none of the other
+    /// jobs. (dup and split do not call it: they share an open communicator.) It may wait for the
+    /// other ranks up to args->timeout_ns; then it returns DTL_ERROR_TIMEOUT with a text that names
+    /// the missing ranks. A failed open must not leave anything behind. A transport that opens only
+    /// once in a process returns DTL_ERROR_NOT_SUPPORTED on every rank.
     ///
     /// Progress during open: this thread calls no other slot while open waits. Immediately before
     /// open, the library calls `test` about 30 times on each open communicator, so that queued
@@ -419,10 +457,14 @@ typedef struct dtl_comm_vtable_t {
                                          uint64_t *out_op);
     /// (collectives) Reports whether coll_start executes a collective: *out_yes = 0 or 1.
     ///
-    /// The answer must be the same on all ranks, or they wait for each other for ever. So use only
-    /// what is equal on all of them: collective, context, root, dtype, op, element_bytes,
-    /// DTL_COLL_DETERMINISTIC, and `count` unless the collective has counts for each rank. It must
-    /// not block. If it fails, the call of the program fails with that status.
+    /// The result must be the same on all ranks. Otherwise the collective fails on each of them:
+    /// with DTL_ERROR_INVALID_ARGUMENT after about a second, or at the time limit. Use only fields
+    /// that are equal on all ranks: collective, context, root, dtype, op, element_bytes,
+    /// DTL_COLL_DETERMINISTIC, and `count` unless the collective has counts for each rank. The
+    /// kind of memory may differ between ranks. So accept a collective of device memory only if it
+    /// is also accepted of host memory. If it is not accepted, the library stages the buffers and
+    /// calls the slot again, for host memory. The slot must not block. If it fails, the call of the
+    /// program fails with that status.
     dtl_status_t (*coll_supports)(void *self,
                                   void *comm,
                                   const dtl_coll_args_t *args,
@@ -439,12 +481,51 @@ typedef struct dtl_comm_vtable_t {
                                void *comm,
                                const dtl_coll_args_t *args,
                                uint64_t *out_op);
+    /// (memory) Reports how the transport accesses memory: *out_use = DTL_COMM_MEM_STAGED,
+    /// DTL_COMM_MEM_ADDRESS or DTL_COMM_MEM_DMABUF.
+    ///
+    /// `info` describes an allocation that the host cannot access, or a buffer of
+    /// dtl_comm_register, which may be host memory: backend "host", kind DTL_MEMORY_HOST. The
+    /// backend, the device and the kind of the memory identify the hardware; dtl_device_info has
+    /// the NUMA node and the PCI address of the device. Each call must return the same result for
+    /// the same memory. The result may differ between ranks. The slot must not block. If the slot
+    /// fails, dtl_comm_register fails with that status. Messages in memory that the host cannot
+    /// access are then staged, and a warning is logged.
+    dtl_status_t (*mem_supports)(void *self,
+                                 void *comm,
+                                 const dtl_mem_info_t *info,
+                                 int32_t *out_use);
+    /// (memory) Registers memory that mem_supports has accepted, so that other slots may be called
+    /// with addresses inside it.
+    ///
+    /// The range is info->size_bytes from info->base: a whole allocation, or a buffer of
+    /// dtl_comm_register. Ranges of dtl_comm_register may overlap others. `dmabuf` is the file
+    /// descriptor of the dma-buf that contains the range at `dmabuf_offset`, if mem_supports
+    /// returned DTL_COMM_MEM_DMABUF, otherwise -1. The library closes it after the call. *out_reg
+    /// is the transport's pointer for the registration, not NULL. DTL_ERROR_OUT_OF_MEMORY and
+    /// DTL_ERROR_LIMIT: no more memory can be registered. The library then deregisters memory that
+    /// is not in use and calls again. Any other failure, or nothing left to deregister: as for
+    /// mem_supports.
+    /// Equivalents: fi_mr_regattr, ucp_mem_map, ibv_reg_mr and ibv_reg_dmabuf_mr, ncclCommRegister.
+    dtl_status_t (*mem_register)(void *self,
+                                 void *comm,
+                                 const dtl_mem_info_t *info,
+                                 int32_t dmabuf,
+                                 uint64_t dmabuf_offset,
+                                 void **out_reg);
+    /// (memory) Ends a registration of mem_register.
+    ///
+    /// No operation uses the memory, except after a failure, or if the program frees memory that a
+    /// message still uses. The memory is still allocated. The library ends the remaining
+    /// registrations before `close`. Equivalents: fi_close, ucp_mem_unmap, ibv_dereg_mr,
+    /// ncclCommDeregister.
+    dtl_status_t (*mem_deregister)(void *self, void *comm, void *reg);
 } dtl_comm_vtable_t;
 
 /// Initial value of a dtl_comm_vtable_t.
 #define DTL_COMM_VTABLE_INIT \
     {sizeof(dtl_comm_vtable_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /* -----------------------------------------------------------------------------------------------
  * Backend tables: devices, memory, transfers.
@@ -471,8 +552,8 @@ typedef struct dtl_device_vtable_t {
     /// library calls it only in threads that have not chosen a device of this backend with
     /// dtl_backend_set_device. In the other threads it uses their choice.
     dtl_status_t (*get)(void *self, int32_t *out_device);
-    /// Describes a device. `out_info` is zeroed, and its struct_size is set. NULL: only name and
-    /// count are known.
+    /// Describes a device. `out_info` is zeroed, except that its struct_size is set and numa_node
+    /// is -1 (unknown). NULL: only name and count are known.
     dtl_status_t (*info)(void *self, int32_t device, dtl_device_info_t *out_info);
     /// Writes the free and total bytes of a device; 0 = unknown. NULL: the slot of the memory table
     /// is called; if that is NULL too, DTL_ERROR_NOT_SUPPORTED.
@@ -703,12 +784,14 @@ typedef struct dtl_transfer_vtable_t {
 
 /// Execution component. The rules of dtl_device_vtable_t apply.
 ///
-/// There are four groups of slots, each complete or absent: streams (stream_create, stream_destroy,
+/// There are five groups of slots, each complete or absent: streams (stream_create, stream_destroy,
 /// stream_synchronize), events (event_create, event_destroy, event_record, event_query; they need
-/// the streams), host execution (execute, parallel_for, max_parallelism), and modules
-/// (module_compile to kernel_launch; they need the streams). For an absent group the library
-/// provides an implementation on host threads; without the modules it returns
-/// DTL_ERROR_NOT_SUPPORTED. Slots whose text does not begin with a group are optional.
+/// the streams), host execution (execute, parallel_for, max_parallelism), modules (module_compile
+/// to kernel_launch; they need the streams), and priorities (stream_priorities,
+/// stream_create_with_priority; they need the streams). For an absent group the library provides an
+/// implementation on host threads; without the modules it returns DTL_ERROR_NOT_SUPPORTED, and
+/// without the priorities all streams have priority 0. Slots whose text does not begin with a group
+/// are optional.
 typedef struct dtl_exec_vtable_t {
     /// sizeof(dtl_exec_vtable_t).
     uint32_t struct_size;
@@ -719,8 +802,8 @@ typedef struct dtl_exec_vtable_t {
     /// (streams) Destroys a stream from stream_create. Work that is queued in the stream must still
     /// run. The slot may wait for it, or return immediately and let it finish.
     dtl_status_t (*stream_destroy)(void *self, void *stream);
-    /// (streams) Waits for all work in the stream. If the work failed, the slot returns that
-    /// status.
+    /// (streams) Waits for all work in the stream. If the work failed, the slot returns the status
+    /// of that failure: DTL_ERROR_BACKEND if it has no status of its own.
     dtl_status_t (*stream_synchronize)(void *self, void *stream);
     /// Writes 1 if all work in the stream is done, otherwise 0, without waiting. NULL: the library
     /// records and queries an event. If the event slots are NULL too, dtl_stream_query waits for
@@ -786,9 +869,9 @@ typedef struct dtl_exec_vtable_t {
     ///
     /// The source is valid during the call. Its size_bytes is never 0, and a NUL follows the bytes.
     /// Language 0 is the default language of the backend; its sources may include dtl_kernel.h. The
-    /// backend must make that header available to its compiler (its own copy, or the folder in
-    /// which it is installed): source->files does not contain it, and the options do not contain
-    /// its folder.
+    /// backend must make that header available to its compiler: source->files does not contain it,
+    /// and the options do not contain its folder. Its text is that of dtl_kernel_header (plugins:
+    /// dtl_host_api_t.kernel_header). The macros of the backend's dialect can be prepended to it.
     ///
     /// If the backend does not support the language, it returns DTL_ERROR_NOT_SUPPORTED with a text
     /// that names the supported ones. For an error in the source it returns
@@ -804,7 +887,9 @@ typedef struct dtl_exec_vtable_t {
     dtl_status_t (*module_destroy)(void *self, void *module);
     /// (modules) Finds a kernel in a module. *out_kernel is the backend's pointer, not NULL; each
     /// one is destroyed once. If there is no such kernel, the status is DTL_ERROR_NOT_FOUND.
-    /// `signature` is that of dtl_kernel_get, already checked; NULL if there is none.
+    /// `signature` is that of dtl_kernel_get; the library has checked its letters. If it is NULL
+    /// and the module does not describe the arguments, the slot must return
+    /// DTL_ERROR_INVALID_ARGUMENT, because the arguments of a launch could not be checked.
     dtl_status_t (*kernel_get)(void *self,
                                void *module,
                                const char *name,
@@ -814,6 +899,12 @@ typedef struct dtl_exec_vtable_t {
     dtl_status_t (*kernel_destroy)(void *self, void *kernel);
     /// (modules) Queues a kernel from kernel_get. args[i] points to sizes[i] bytes, valid during
     /// the call. If the kernel has a signature, the number and sizes of the arguments match it.
+    ///
+    /// The library has checked grid and block against the limits of dtl_device_info (0 = no limit),
+    /// and that the module was compiled for the device of the stream. The slot must check the rest:
+    /// launch->shared_bytes against the limit of the device (DTL_ERROR_INVALID_ARGUMENT, or
+    /// DTL_ERROR_NOT_SUPPORTED if the device has no shared memory), and the arguments of a kernel
+    /// without a signature.
     dtl_status_t (*kernel_launch)(void *self,
                                   void *stream,
                                   void *kernel,
@@ -821,12 +912,27 @@ typedef struct dtl_exec_vtable_t {
                                   const void *const *args,
                                   const uint64_t *sizes,
                                   uint64_t count);
+    /// (priorities) Writes the range of stream priorities of a device, as
+    /// dtl_stream_priority_range: *out_greatest <= 0 <= *out_least, and lower numbers are higher
+    /// priorities. The slots for priorities are both present or both NULL; they need the streams.
+    /// NULL: the device has one priority. Corresponds to cuCtxGetStreamPriorityRange.
+    dtl_status_t (*stream_priorities)(void *self,
+                                      int32_t device,
+                                      int32_t *out_least,
+                                      int32_t *out_greatest);
+    /// (priorities) Creates a stream as stream_create does, with a priority other than 0 from the
+    /// range of the device.
+    dtl_status_t (*stream_create_with_priority)(void *self,
+                                                int32_t device,
+                                                uint64_t flags,
+                                                int32_t priority,
+                                                void **out_stream);
 } dtl_exec_vtable_t;
 
 /// Initial value of a dtl_exec_vtable_t.
 #define DTL_EXEC_VTABLE_INIT \
     {sizeof(dtl_exec_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 #define DTL_BACKEND_NO_COMPUTE UINT64_C(1)
@@ -901,7 +1007,9 @@ DTL_NODISCARD dtl_status_t dtl_backend_register(const char *name,
 /// slot returns the status of a dtl_ call that failed: the text of that call is appended
 /// automatically (see dtl_last_error).
 ///
-/// @param[in] text Copied. It applies to the next slot that fails in the calling thread.
+/// @param[in] text Copied. It applies to the next slot that fails in the calling thread. Bytes
+///                 that are not UTF-8 are replaced, and a text of more than 4096 bytes is cut off
+///                 there.
 DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
 
 /// Removes a registered backend. Its `destroy` runs after its last use.
@@ -939,6 +1047,31 @@ DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *bu
  * Plugins: functions of the host, layouts, the entry of a plugin.
  * A plugin is a shared object that provides backends. It does not link with libdtl.
  * -------------------------------------------------------------------------------------------- */
+
+/// Work of a device for dtl_host_api_t.trace_span. Start from DTL_TRACE_SPAN_INIT.
+typedef struct dtl_trace_span_t {
+    /// sizeof(dtl_trace_span_t), set by DTL_TRACE_SPAN_INIT.
+    uint32_t struct_size;
+    /// Must be 0.
+    uint32_t reserved;
+    /// Track of the device or stream, from trace_track.
+    uint64_t track;
+    /// Time at which the work began, in nanoseconds of the clock of trace_now. Not 0.
+    uint64_t begin_ns;
+    /// Time at which the work ended, not before `begin_ns`.
+    uint64_t end_ns;
+    /// Number of bytes moved; 0 = none.
+    uint64_t bytes;
+    /// Category of the work, for example "kernel" or "copy". Copied.
+    const char *category;
+    /// Name of the work, for example that of the kernel. Copied.
+    const char *name;
+    /// Text for values that differ from span to span, cut to 31 bytes; NULL = none. Copied.
+    const char *what;
+} dtl_trace_span_t;
+
+/// Initial value of a dtl_trace_span_t.
+#define DTL_TRACE_SPAN_INIT {sizeof(dtl_trace_span_t), 0, 0, 0, 0, 0, NULL, NULL, NULL}
 
 /// Functions of the library for a plugin. The struct exists until the process ends, across
 /// dtl_finalize. A function works in any thread unless its text restricts it. It has the parameters
@@ -1024,6 +1157,56 @@ typedef struct dtl_host_api_t {
     /// Removes a handler from dtl_dispatcher_default() before that (dtl_dispatch_unregister), in
     /// any thread.
     dtl_status_t (*dispatch_unregister)(dtl_registration_t registration);
+    /// Returns the text of dtl_kernel.h (dtl_kernel_header), for the slot module_compile. Works in
+    /// every state.
+    const char *(*kernel_header)(void);
+    /// Returns 1 while a trace file or a tool (dtl_trace_start, dtl_trace_set_callbacks) receives
+    /// events, otherwise 0. It costs one load; use it to skip work that only a trace needs.
+    ///
+    /// The trace functions, from this one on, exist only if struct_size covers them:
+    /// DTL_HOST_HAS(host, trace_is_on). Any thread may call them, also the plugin's own threads.
+    /// They never block on a device or another rank. While nothing receives events, the recording
+    /// functions return DTL_SUCCESS after that load, without a check of their parameters
+    /// (trace_begin: except `out_span`). Texts are UTF-8 and copied. After a failure nothing is
+    /// recorded.
+    int32_t (*trace_is_on)(void);
+    /// Returns the time of the trace in nanoseconds: CLOCK_MONOTONIC of the node. Times of a device
+    /// must be converted to this clock: read both clocks together, and add the difference.
+    uint64_t (*trace_now)(void);
+    /// Begins a span in the calling thread, inside the library's call if there is one: a part of a
+    /// slot's work. `*out_span` is 0 if nothing receives events. `category` groups spans, for
+    /// example the backend's name. Of `category` and `name` the first 255 bytes are kept until the
+    /// process ends, so put values that differ from span to span into `what` (NULL = none), which
+    /// is cut to 31 bytes. DTL_ERROR_NULL_POINTER; DTL_ERROR_INVALID_ARGUMENT: not UTF-8, or an
+    /// empty name; DTL_ERROR_LIMIT: 14336 different names, or 1024 calls and spans in progress in
+    /// this thread.
+    dtl_status_t (*trace_begin)(const char *category,
+                                const char *name,
+                                const char *what,
+                                uint64_t *out_span);
+    /// Ends the span that trace_begin returned; 0 does nothing. It must be the innermost of the
+    /// thread, otherwise DTL_ERROR_INVALID_STATE. A span that is still open when the slot returns
+    /// ends with the library's call.
+    dtl_status_t (*trace_end)(uint64_t span);
+    /// Returns the number of the track `name` in `group`. A track is a row of the trace, for
+    /// trace_span and trace_counter. The number is not 0, does not depend on whether tracing is on,
+    /// and stays the same for the same names until the process ends. Viewers show a group as a
+    /// process beside the rank and a track as a thread of it: use one group for each device, one
+    /// track for each stream or engine. A new stream may have the name of a destroyed one.
+    /// DTL_ERROR_NULL_POINTER; DTL_ERROR_INVALID_ARGUMENT: not UTF-8, or an empty name;
+    /// DTL_ERROR_LIMIT: 14336 different names.
+    dtl_status_t (*trace_track)(const char *group, const char *name, uint64_t *out_track);
+    /// Records work of a device on its track, once the work has ended; from any thread, in any
+    /// order. Spans of one track may nest, but must not overlap otherwise: viewers cannot show
+    /// that. DTL_ERROR_NULL_POINTER; DTL_ERROR_INVALID_ARGUMENT: an unknown track, `begin_ns` 0 or
+    /// after `end_ns`, `reserved` not 0, a text that is not UTF-8 or an empty name;
+    /// DTL_ERROR_INCOMPATIBLE_ABI: no version has its `struct_size`; DTL_ERROR_LIMIT: 14336
+    /// different names.
+    dtl_status_t (*trace_span)(const dtl_trace_span_t *span);
+    /// Records the value of a counter from `time_ns` (0: now) until its next value: memory in use,
+    /// queue length, clock rate. Viewers show it in the group of `track`; 0: with the rank.
+    /// Statuses of trace_span; also DTL_ERROR_INVALID_ARGUMENT if `value` is not finite.
+    dtl_status_t (*trace_counter)(uint64_t track, const char *name, uint64_t time_ns, double value);
 } dtl_host_api_t;
 
 /// Layout of a struct of this header, or of one of its fields, as a compiler produced it. Plugins
@@ -1112,6 +1295,29 @@ typedef struct dtl_plugin_t {
 ///         host->set_error.
 typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_plugin_t *out);
 
+/// Registers the backends of a plugin that is linked into the program.
+///
+/// For plugins that are compiled into a static library (dtl_add_backend with STATIC), where each
+/// entry needs a distinct name. The library treats the plugin like a plugin file: it calls the
+/// entry and `load`, passes the same dtl_host_api_t, undoes all registrations if `load` fails, and
+/// lists the plugin in dtl_plugin_at (the path is "linked into the program" with the address of the
+/// entry).
+///
+/// If its backends are registered already, the call succeeds. If they are gone (unregistered, or
+/// after dtl_finalize), it registers them again.
+///
+/// @param[in] entry The entry of the plugin.
+/// @param[out] out  Its first backend; the others are found by name. May be NULL.
+/// @return DTL_ERROR_NULL_POINTER: `entry` is NULL.
+///         DTL_ERROR_INVALID_ARGUMENT: the plugin has an invalid description.
+///         DTL_ERROR_INCOMPATIBLE_ABI: it has no ABI version in common with the library, or lays
+///         out a struct differently.
+///         DTL_ERROR_ALREADY_EXISTS: the name of a backend is taken.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+///         Otherwise the status of the plugin's entry or `load`.
+/// Threads: any. One thread loads at a time; the others wait.
+DTL_NODISCARD dtl_status_t dtl_plugin_register(dtl_plugin_entry_fn_t entry, dtl_backend_t *out);
+
 /* -----------------------------------------------------------------------------------------------
  * Linkage of a plugin's entry, and the layout of the structs in the plugin's compiler.
  * -------------------------------------------------------------------------------------------- */
@@ -1123,6 +1329,11 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
 #define DTL_PLUGIN_EXPORT __attribute__((visibility("default")))
 #endif
 
+/// Nonzero if the library has the function `member` of dtl_host_api_t, which an older library than
+/// this header may lack.
+#define DTL_HOST_HAS(host, member)                                                                \
+    ((host)->struct_size >= offsetof(dtl_host_api_t, member) + sizeof((host)->member))
+
 /// The dtl_layout_t of a whole struct, and of one of its fields.
 #define DTL_LAYOUT_STRUCT(type) {#type, NULL, 0, (uint32_t)sizeof(type), 0}
 #define DTL_LAYOUT_FIELD(type, member)                                                            \
@@ -1130,7 +1341,7 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
 
 /// A row for each struct that is passed between a plugin and the library, and for each of its
 /// fields. DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 323u
+#define DTL_LAYOUT_COUNT 366u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_stream_t), DTL_LAYOUT_FIELD(dtl_stream_t, id), \
@@ -1225,19 +1436,27 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, launch), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, args), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, sizes), \
-    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, count), DTL_LAYOUT_STRUCT(dtl_dispatch_compile_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, count), DTL_LAYOUT_STRUCT(dtl_dispatch_free_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_free_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_free_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_free_t, backend), DTL_LAYOUT_FIELD(dtl_dispatch_free_t, kind), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_free_t, ptr), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_free_t, size_bytes), \
+    DTL_LAYOUT_STRUCT(dtl_dispatch_instrument_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_instrument_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_instrument_t, phase), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_instrument_t, name), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_instrument_t, stream), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_instrument_t, data), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_instrument_t, size_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_instrument_t, state), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_instrument_t, elapsed_ns), \
+    DTL_LAYOUT_STRUCT(dtl_dispatch_compile_t), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, device), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, backend), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, source), \
-    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, module), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, size), DTL_LAYOUT_FIELD(dtl_comm_open_t, reserved), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), DTL_LAYOUT_FIELD(dtl_comm_open_t, job), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), DTL_LAYOUT_FIELD(dtl_comm_open_t, config), \
-    DTL_LAYOUT_STRUCT(dtl_comm_done_t), DTL_LAYOUT_FIELD(dtl_comm_done_t, source), \
-    DTL_LAYOUT_FIELD(dtl_comm_done_t, status), DTL_LAYOUT_FIELD(dtl_comm_done_t, match_word), \
-    DTL_LAYOUT_FIELD(dtl_comm_done_t, size_bytes), DTL_LAYOUT_STRUCT(dtl_coll_range_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, module), DTL_LAYOUT_STRUCT(dtl_coll_range_t), \
     DTL_LAYOUT_FIELD(dtl_coll_range_t, ptr), DTL_LAYOUT_FIELD(dtl_coll_range_t, size_bytes), \
     DTL_LAYOUT_STRUCT(dtl_coll_args_t), DTL_LAYOUT_FIELD(dtl_coll_args_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_coll_args_t, collective), DTL_LAYOUT_FIELD(dtl_coll_args_t, flags), \
@@ -1246,7 +1465,18 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
     DTL_LAYOUT_FIELD(dtl_coll_args_t, count), DTL_LAYOUT_FIELD(dtl_coll_args_t, element_bytes), \
     DTL_LAYOUT_FIELD(dtl_coll_args_t, send), DTL_LAYOUT_FIELD(dtl_coll_args_t, send_count), \
     DTL_LAYOUT_FIELD(dtl_coll_args_t, recv), DTL_LAYOUT_FIELD(dtl_coll_args_t, recv_count), \
-    DTL_LAYOUT_STRUCT(dtl_comm_vtable_t), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_coll_args_t, memory_backend), \
+    DTL_LAYOUT_FIELD(dtl_coll_args_t, memory_kind), \
+    DTL_LAYOUT_FIELD(dtl_coll_args_t, memory_device), \
+    DTL_LAYOUT_FIELD(dtl_coll_args_t, reserved), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, size), DTL_LAYOUT_FIELD(dtl_comm_open_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), DTL_LAYOUT_FIELD(dtl_comm_open_t, job), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), DTL_LAYOUT_FIELD(dtl_comm_open_t, config), \
+    DTL_LAYOUT_STRUCT(dtl_comm_done_t), DTL_LAYOUT_FIELD(dtl_comm_done_t, source), \
+    DTL_LAYOUT_FIELD(dtl_comm_done_t, status), DTL_LAYOUT_FIELD(dtl_comm_done_t, match_word), \
+    DTL_LAYOUT_FIELD(dtl_comm_done_t, size_bytes), DTL_LAYOUT_STRUCT(dtl_comm_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, match_bits), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, flags), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, open), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, close), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, isend), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, irecv), \
@@ -1260,7 +1490,10 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_accumulate), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_compare_and_swap), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, coll_supports), \
-    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, coll_start), DTL_LAYOUT_STRUCT(dtl_device_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, coll_start), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, mem_supports), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, mem_register), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, mem_deregister), DTL_LAYOUT_STRUCT(dtl_device_vtable_t), \
     DTL_LAYOUT_FIELD(dtl_device_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_device_vtable_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_device_vtable_t, count), DTL_LAYOUT_FIELD(dtl_device_vtable_t, set), \
@@ -1312,7 +1545,10 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, module_destroy), \
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, kernel_get), \
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, kernel_destroy), \
-    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, kernel_launch), DTL_LAYOUT_STRUCT(dtl_backend_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, kernel_launch), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, stream_priorities), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, stream_create_with_priority), \
+    DTL_LAYOUT_STRUCT(dtl_backend_vtable_t), \
     DTL_LAYOUT_FIELD(dtl_backend_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_backend_vtable_t, abi_version), \
     DTL_LAYOUT_FIELD(dtl_backend_vtable_t, auto_priority), \
@@ -1343,8 +1579,13 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
     DTL_LAYOUT_FIELD(dtl_environment_desc_t, probe), \
     DTL_LAYOUT_FIELD(dtl_environment_desc_t, init), \
     DTL_LAYOUT_FIELD(dtl_environment_desc_t, finalize), \
-    DTL_LAYOUT_FIELD(dtl_environment_desc_t, user), DTL_LAYOUT_STRUCT(dtl_host_api_t), \
-    DTL_LAYOUT_FIELD(dtl_host_api_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, user), DTL_LAYOUT_STRUCT(dtl_trace_span_t), \
+    DTL_LAYOUT_FIELD(dtl_trace_span_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_trace_span_t, reserved), DTL_LAYOUT_FIELD(dtl_trace_span_t, track), \
+    DTL_LAYOUT_FIELD(dtl_trace_span_t, begin_ns), DTL_LAYOUT_FIELD(dtl_trace_span_t, end_ns), \
+    DTL_LAYOUT_FIELD(dtl_trace_span_t, bytes), DTL_LAYOUT_FIELD(dtl_trace_span_t, category), \
+    DTL_LAYOUT_FIELD(dtl_trace_span_t, name), DTL_LAYOUT_FIELD(dtl_trace_span_t, what), \
+    DTL_LAYOUT_STRUCT(dtl_host_api_t), DTL_LAYOUT_FIELD(dtl_host_api_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, abi_version), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, abi_version_min), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, reserved), \
@@ -1362,7 +1603,12 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
     DTL_LAYOUT_FIELD(dtl_host_api_t, environment_release), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, environment_state), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, dispatch_register), \
-    DTL_LAYOUT_FIELD(dtl_host_api_t, dispatch_unregister), DTL_LAYOUT_STRUCT(dtl_layout_t), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, dispatch_unregister), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, kernel_header), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, trace_is_on), DTL_LAYOUT_FIELD(dtl_host_api_t, trace_now), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, trace_begin), DTL_LAYOUT_FIELD(dtl_host_api_t, trace_end), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, trace_track), DTL_LAYOUT_FIELD(dtl_host_api_t, trace_span), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, trace_counter), DTL_LAYOUT_STRUCT(dtl_layout_t), \
     DTL_LAYOUT_FIELD(dtl_layout_t, name), DTL_LAYOUT_FIELD(dtl_layout_t, field), \
     DTL_LAYOUT_FIELD(dtl_layout_t, offset), DTL_LAYOUT_FIELD(dtl_layout_t, size), \
     DTL_LAYOUT_FIELD(dtl_layout_t, reserved), DTL_LAYOUT_STRUCT(dtl_plugin_t), \

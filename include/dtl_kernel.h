@@ -1,5 +1,5 @@
-/* dtl_kernel.h: one kernel source for the host (C), OpenCL C and CUDA C++. Macros only; `#include "dtl_kernel.h"` in what
- * dtl_module_compile compiles finds it by itself. Not for programs: those include dtl.h.
+/* dtl_kernel.h: one kernel source for the host (C), OpenCL C, CUDA C++ and the dialects of other compilers. Macros only;
+ * `#include "dtl_kernel.h"` in what dtl_module_compile compiles finds it by itself. Not for programs: those include dtl.h.
  *
  *     #include "dtl_kernel.h"
  *     DTL_KERNEL(saxpy, (float, a), (DTL_GLOBAL const float*, x), (DTL_GLOBAL float*, y), (unsigned, n))
@@ -44,11 +44,17 @@
  * PoCL 5.0 does not report the DTL_SHARED of a kernel: a launch that needs more than the device has ends the process there.
  *
  * DTL_BARRIER there is none: it could not be kept everywhere, so source that uses it does not compile.
+ *
+ * Dialects of other compilers. A dialect is the set of macros from "Dialect" to "End of the dialect" below, as a compiler
+ * needs them. If DTL_KERNEL_DIALECT is defined before this file, the other macros must be, too: by options of the compiler's
+ * driver, or by text in front of this file. A missing one is an error that names it. DTL_KERNEL_DIALECT takes precedence over
+ * the other branches, so the compiler may define the macros by which OpenCL or CUDA is recognised. Backends get this text from
+ * dtl_kernel_header of dtl.h. docs/how-to/kernels-for-a-vendor-compiler.md has a complete dialect.
  */
 #ifndef DTL_KERNEL_H
 #define DTL_KERNEL_H
 
-/* Position and size, d = 0, 1, 2 (x, y, z):
+/* Dialect. Position and size, d = 0, 1, 2 (x, y, z):
  *   DTL_GLOBAL_ID(d) DTL_GLOBAL_SIZE(d)   of the thread among all; number of all threads
  *   DTL_LOCAL_ID(d)  DTL_LOCAL_SIZE(d)    of the thread in its block; threads of a block
  *   DTL_GROUP_ID(d)  DTL_GROUP_COUNT(d)   of the block; number of blocks
@@ -56,9 +62,21 @@
  *
  * DTL_GLOBAL DTL_LOCAL  of pointers: to the device's memory, to shared memory      DTL_RESTRICT  nothing else leads there
  * DTL_ATOMIC_ADD(p, v)  *p += v for int and unsigned, whole among all threads; gives the old value
- * DTL_FUNCTION          before a function that kernels call */
+ * DTL_FUNCTION          before a function that kernels call
+ * DTL_SIZE              unsigned type of positions and sizes, 64 bits
+ * DTL_SHARED(type, name, count)  declares an array that the threads of a block share
+ *
+ * For the dialect alone, not for kernels:
+ * DTL_DIALECT_ENTRY     precedes the name of a kernel: its linkage, and its type (void)
+ * DTL_DIALECT_BARRIER   expression: barrier of the block, after which all its threads see the writes of each of them to
+ *                       shared and global memory
+ * End of the dialect. */
 
-#if defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
+#if defined(DTL_KERNEL_DIALECT)
+
+#define DTL_ON_DIALECT 1
+
+#elif defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
 
 #define DTL_ON_OPENCL 1
 #define DTL_SIZE size_t
@@ -74,8 +92,8 @@
 #define DTL_GROUP_COUNT(d) get_num_groups(d)
 #define DTL_ATOMIC_ADD(p, v) atomic_add((p), (v))
 #define DTL_SHARED(type, name, count) __local type name[count]
-#define DTL_MEET_ barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
-#define DTL_ENTRY_ __kernel void
+#define DTL_DIALECT_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define DTL_DIALECT_ENTRY __kernel void
 
 #elif defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__HIPCC__)
 
@@ -94,8 +112,8 @@
 #define DTL_GROUP_COUNT(d) DTL_AXIS_(gridDim, d)
 #define DTL_ATOMIC_ADD(p, v) atomicAdd((p), (v))
 #define DTL_SHARED(type, name, count) __shared__ type name[count]
-#define DTL_MEET_ __syncthreads()
-#define DTL_ENTRY_ extern "C" __global__ void
+#define DTL_DIALECT_BARRIER __syncthreads()
+#define DTL_DIALECT_ENTRY extern "C" __global__ void
 
 #else
 
@@ -213,10 +231,58 @@ static inline __attribute__((unused)) void dtl_free_(void *of)
 
 #endif
 
+#ifdef DTL_ON_DIALECT
+#ifndef DTL_SIZE
+#error "DTL_KERNEL_DIALECT lacks DTL_SIZE"
+#endif
+#ifndef DTL_GLOBAL
+#error "DTL_KERNEL_DIALECT lacks DTL_GLOBAL"
+#endif
+#ifndef DTL_LOCAL
+#error "DTL_KERNEL_DIALECT lacks DTL_LOCAL"
+#endif
+#ifndef DTL_RESTRICT
+#error "DTL_KERNEL_DIALECT lacks DTL_RESTRICT"
+#endif
+#ifndef DTL_FUNCTION
+#error "DTL_KERNEL_DIALECT lacks DTL_FUNCTION"
+#endif
+#ifndef DTL_GLOBAL_ID
+#error "DTL_KERNEL_DIALECT lacks DTL_GLOBAL_ID"
+#endif
+#ifndef DTL_GLOBAL_SIZE
+#error "DTL_KERNEL_DIALECT lacks DTL_GLOBAL_SIZE"
+#endif
+#ifndef DTL_LOCAL_ID
+#error "DTL_KERNEL_DIALECT lacks DTL_LOCAL_ID"
+#endif
+#ifndef DTL_LOCAL_SIZE
+#error "DTL_KERNEL_DIALECT lacks DTL_LOCAL_SIZE"
+#endif
+#ifndef DTL_GROUP_ID
+#error "DTL_KERNEL_DIALECT lacks DTL_GROUP_ID"
+#endif
+#ifndef DTL_GROUP_COUNT
+#error "DTL_KERNEL_DIALECT lacks DTL_GROUP_COUNT"
+#endif
+#ifndef DTL_ATOMIC_ADD
+#error "DTL_KERNEL_DIALECT lacks DTL_ATOMIC_ADD"
+#endif
+#ifndef DTL_SHARED
+#error "DTL_KERNEL_DIALECT lacks DTL_SHARED"
+#endif
+#ifndef DTL_DIALECT_ENTRY
+#error "DTL_KERNEL_DIALECT lacks DTL_DIALECT_ENTRY"
+#endif
+#ifndef DTL_DIALECT_BARRIER
+#error "DTL_KERNEL_DIALECT lacks DTL_DIALECT_BARRIER"
+#endif
+#endif
+
 #ifndef DTL_ON_HOST
-#define DTL_KERNEL(name, ...) DTL_ENTRY_ name(DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__))
-#define DTL_BLOCK_KERNEL(name, ...) DTL_ENTRY_ name(DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__))
-#define DTL_THREADS for (int dtl_once_ = 1; dtl_once_; dtl_once_ = 0, DTL_MEET_)
+#define DTL_KERNEL(name, ...) DTL_DIALECT_ENTRY name(DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__))
+#define DTL_BLOCK_KERNEL(name, ...) DTL_DIALECT_ENTRY name(DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__))
+#define DTL_THREADS for (int dtl_once_ = 1; dtl_once_; dtl_once_ = 0, DTL_DIALECT_BARRIER)
 #define DTL_PRIVATE(type, name) type name
 #define DTL_MINE(name) name
 #endif

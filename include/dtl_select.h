@@ -32,7 +32,8 @@ extern "C" {
 ///   Schedule         Sequential Multicore Device
 ///   Language         C CUDA OpenCL PTX SPIRV Binary
 ///   Instrumentation  None Timer Events Counters Spans
-///   Operation        Alloc Copy Launch Compile
+///   Operation        Alloc Copy Launch Compile Free Instrument InstrumentData
+///   DataInstrumentation  None Save Restore
 ///   Feature          device memory transfer exec modules comm streams async shared_memory
 ///
 /// Each of them also has the template Undefined, with value 65535 and the field "text". Dtypes and
@@ -59,6 +60,8 @@ typedef uint32_t dtl_enum_t;
 #define DTL_ENUM_OPERATION 6u
 /// Features of backends: DTL_FEATURE_....
 #define DTL_ENUM_FEATURE 7u
+/// Kinds of data instrumentation: DTL_DATA_INSTRUMENTATION_....
+#define DTL_ENUM_DATA_INSTRUMENTATION 8u
 
 /// Flag of `dtl_enum_create`: adds the template Undefined, which can represent unknown names.
 #define DTL_ENUM_WITH_UNDEFINED UINT64_C(1)
@@ -1211,8 +1214,17 @@ typedef struct dtl_dispatch_key_t {
 ///     DTL_OPERATION_COPY     memory kind  memory kind  -               dtl_dispatch_copy_t
 ///     DTL_OPERATION_LAUNCH   -            -            of the launch   dtl_dispatch_launch_t
 ///     DTL_OPERATION_COMPILE  language     -            -               dtl_dispatch_compile_t
+///     DTL_OPERATION_FREE     memory kind  -            -               dtl_dispatch_free_t
 ///
-/// The schedule of a launch is dtl_launch_t.schedule.
+/// The schedule of a launch is dtl_launch_t.schedule. The program itself makes the following
+/// queries, with dtl_dispatch_invoke. They choose a provider by the kind of instrumentation:
+///
+///     DTL_OPERATION_INSTRUMENT       instrumentation       -  -  dtl_dispatch_instrument_t
+///     DTL_OPERATION_INSTRUMENT_DATA  data instrumentation  -  -  dtl_dispatch_instrument_t
+///
+/// The library provides DTL_INSTRUMENTATION_NONE and TIMER, and DTL_DATA_INSTRUMENTATION_NONE. Any
+/// other kind, also a registered one, fails with DTL_ERROR_NOT_SUPPORTED until a provider is
+/// registered for it.
 typedef struct dtl_dispatch_query_t {
     /// sizeof(dtl_dispatch_query_t), set by DTL_DISPATCH_QUERY_INIT.
     uint32_t struct_size;
@@ -1374,6 +1386,60 @@ typedef struct dtl_dispatch_launch_t {
 
 /// Initial value of a dtl_dispatch_launch_t.
 #define DTL_DISPATCH_LAUNCH_INIT {sizeof(dtl_dispatch_launch_t), 0, {0}, {0}, NULL, NULL, NULL, 0}
+
+/// Arguments of DTL_OPERATION_FREE. Start from DTL_DISPATCH_FREE_INIT.
+///
+/// dtl_mem_free makes the query, for all memory except that of kind HOST of backend "host". The
+/// handler becomes the owner of the memory: it frees it, or keeps it for later allocations. To free
+/// it, it calls dtl_mem_free, which runs the library's own implementation on the handler's thread.
+typedef struct dtl_dispatch_free_t {
+    /// sizeof(dtl_dispatch_free_t), set by DTL_DISPATCH_FREE_INIT.
+    uint32_t struct_size;
+    /// Always 0.
+    uint32_t reserved;
+    /// Backend that the caller passed.
+    dtl_backend_t backend;
+    /// Memory kind.
+    dtl_enum_word_t kind;
+    /// First byte of the allocation.
+    void *ptr;
+    /// Size in bytes.
+    uint64_t size_bytes;
+} dtl_dispatch_free_t;
+
+/// Initial value of a dtl_dispatch_free_t.
+#define DTL_DISPATCH_FREE_INIT {sizeof(dtl_dispatch_free_t), 0, {0}, 0, NULL, 0}
+
+/// Value of dtl_dispatch_instrument_t.phase: the measurement begins.
+#define DTL_INSTRUMENT_BEGIN 0u
+/// Value of dtl_dispatch_instrument_t.phase: the measurement ends.
+#define DTL_INSTRUMENT_END 1u
+
+/// Arguments of DTL_OPERATION_INSTRUMENT and DTL_OPERATION_INSTRUMENT_DATA. Start from
+/// DTL_DISPATCH_INSTRUMENT_INIT, and pass the same struct at the beginning and at the end.
+typedef struct dtl_dispatch_instrument_t {
+    /// sizeof(dtl_dispatch_instrument_t), set by DTL_DISPATCH_INSTRUMENT_INIT.
+    uint32_t struct_size;
+    /// DTL_INSTRUMENT_BEGIN or DTL_INSTRUMENT_END.
+    uint32_t phase;
+    /// Name of the measured part or data; NULL = none.
+    const char *name;
+    /// Stream whose work is measured; null = the calling thread.
+    dtl_stream_t stream;
+    /// First byte of the data; NULL = none.
+    void *data;
+    /// Size of the data in bytes.
+    uint64_t size_bytes;
+    /// For use by the provider, which may store a value here at the beginning and read it at the
+    /// end.
+    uint64_t state;
+    /// Result at the end, set by the provider: time in nanoseconds, or 0.
+    uint64_t elapsed_ns;
+} dtl_dispatch_instrument_t;
+
+/// Initial value of a dtl_dispatch_instrument_t.
+#define DTL_DISPATCH_INSTRUMENT_INIT \
+    {sizeof(dtl_dispatch_instrument_t), 0, NULL, {0}, NULL, 0, 0, 0}
 
 /// Arguments of DTL_OPERATION_COMPILE: those of dtl_module_compile. Start from
 /// DTL_DISPATCH_COMPILE_INIT.

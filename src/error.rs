@@ -19,7 +19,7 @@ struct Inner {
 }
 
 /// Result of a library function that can fail.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// Creates an error with the given status code and error message.
@@ -123,6 +123,7 @@ const STATUSES: &[(dtl_status_t, &CStr, &CStr)] = statuses! {
     DTL_ERROR_CANCELED: c"cancelled, or the object was destroyed meanwhile",
     DTL_ERROR_CONNECTION_LOST: c"connection to a peer lost",
     DTL_ERROR_RANK_FAILURE: c"a rank died or left",
+    DTL_ERROR_REVOKED: c"a rank revoked the communicator",
     DTL_ERROR_TRUNCATED: c"message longer than the receive buffer",
     DTL_ERROR_MEMORY: c"memory operation failed",
     DTL_ERROR_OUT_OF_MEMORY: c"not enough memory",

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 
 /// Maximum length of a string that a C program passes, in bytes. `STRUCT_LIMIT` is the maximum size
 /// of a struct, in bytes.
-const TEXT_LIMIT: usize = 4096;
+pub(crate) const TEXT_LIMIT: usize = 4096;
 pub(crate) const STRUCT_LIMIT: usize = 4096;
 
 /// Fails if `pointer` is null or misaligned; `name` is the parameter's name in the error message.

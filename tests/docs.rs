@@ -173,6 +173,8 @@ fn run(program: &Program, file: &Path, plugins: &Plugins) {
             command
         }
     };
+    // A program of the documents may write files.
+    command.current_dir(&plugins.0);
     command.env("DTL_PLUGIN_PATH", &plugins.0).env("DTL_CACHE_DIR", plugins.0.join("kernels"));
     let outcome = command.output().unwrap();
     let (out, err) =

@@ -24,13 +24,13 @@ if(DTL_TEST_GCC)
     DEPENDS "${top}/tests/mpi/plain/part/part.c" VERBATIM)
   add_custom_target(build_mpi_part DEPENDS "${mpi_part}")
   add_dependencies(dtl_tests build_mpi_part)
-  foreach(name session windows integers memory)
+  foreach(name session windows integers memory grow)
     program("tests/mpi/plain/${name}" "${top}/tests/mpi/plain/${name}.c" "${DTL_TEST_GCC}" shared -std=c11)
   endforeach()
 endif()
 
-# The runs of a program under one MPI's launcher (the rest of the arguments). @MPI@ in a line is the MPI's name, @PART@
-# the library that is none, @CUDA@ the driver that is none.
+# The runs of a program under one MPI's launcher (the rest of the arguments). In a line, @MPI@ is the name of the MPI,
+# @PART@ the fake library, @CUDA@ the fake driver. A line that ends with the name of an MPI is run with that MPI only.
 function(mpi_runs folder name output mpi)
   set(lines "")
   if(EXISTS "${top}/${folder}/runs.txt")
@@ -41,6 +41,9 @@ function(mpi_runs folder name output mpi)
     set(lines "${name} 2")
   endif()
   foreach(line IN LISTS lines)
+    if(line MATCHES " (openmpi|mpich)$" AND NOT CMAKE_MATCH_1 STREQUAL mpi)
+      continue()
+    endif()
     string(REGEX REPLACE " @(PART|CUDA)@" "" suffix "${line}")
     string(REPLACE "@MPI@" "${mpi}" suffix "${suffix}")
     string(REPLACE "@MPI@" "${mpi}" line "${line}")
@@ -54,8 +57,12 @@ function(mpi_runs folder name output mpi)
     list(GET words 0 ranks)
     list(REMOVE_AT words 0)
     add_test(NAME "${output}.${suffix}" COMMAND ${ARGN} -n ${ranks} "${bin}/${output}" ${words})
-    set_tests_properties("${output}.${suffix}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2 RESOURCE_LOCK polling COST 60
+    set_tests_properties("${output}.${suffix}" PROPERTIES TIMEOUT ${guard} COST 60
       SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
+    # A single rank does not poll for others.
+    if(ranks GREATER 1)
+      set_tests_properties("${output}.${suffix}" PROPERTIES PROCESSORS 2 RESOURCE_LOCK polling)
+    endif()
   endforeach()
 endfunction()
 
@@ -107,11 +114,19 @@ foreach(mpi openmpi mpich)
     mpi_runs("tests/mpi/plain" session "tests/mpi/plain/session" ${mpi} ${mpirun})
     mpi_runs("tests/mpi/plain" windows "tests/mpi/plain/windows" ${mpi} ${mpirun})
     mpi_runs("tests/mpi/plain" integers "tests/mpi/plain/integers" ${mpi} ${mpirun})
-    foreach(name test_comm_device test_comm_gated test_comm_make)
+    mpi_runs("tests/mpi/plain" grow "tests/mpi/plain/grow" ${mpi} ${mpirun})
+    foreach(name test_comm_device test_comm_gated test_comm_make test_comm_revoke)
       mpi_runs("tests/mpi" "${name}" "tests/c/${name}.gcc-c11" ${mpi} ${mpirun})
     endforeach()
   else()
     skipped("tests/mpi/plain/session.${mpi}" "mpirun.${mpi} is not installed, or starts no job of several ranks")
+  endif()
+
+  if(DTL_TEST_MPIRUN_${mpi} AND DTL_TEST_GCC)
+    add_test(NAME "tests/mpi/plain/grow.lacks-${mpi}" COMMAND "${top}/tests/mpi/lacks.sh" "${bin}/tests/mpi/plain/grow" ${mpi}
+      ${mpirun})
+    set_tests_properties("tests/mpi/plain/grow.lacks-${mpi}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2 RESOURCE_LOCK polling
+      SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
   endif()
 
   add_test(NAME "tests/mpi/launcher.${mpi}" COMMAND "${top}/tests/mpi/launcher.sh" ${mpi} "${DTL_STAGE}/bin/dtl-info")

@@ -15,11 +15,11 @@ cd "$(dirname "$0")/.."
 # program package: the program tells whether the package is needed.
 build_packages=(gcc:gcc ld:binutils cmake:cmake make:make curl:curl)
 test_packages=(g++:g++ patch:patch clang:clang pkg-config:pkg-config mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin
-               mpicc.mpich:libmpich-dev mpirun.mpich:mpich unshare:util-linux valgrind:valgrind)
+               mpicc.mpich:libmpich-dev mpirun.mpich:mpich unshare:util-linux valgrind:valgrind ip:iproute2)
 # Not programs: a file of each tells.
 test_files=(/etc/OpenCL/vendors/pocl.icd:pocl-opencl-icd /usr/include/CL/cl.h:opencl-c-headers
             /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/dlpack/dlpack.h:libdlpack-dev
-            /usr/lib/python3/dist-packages/numpy:python3-numpy)
+            /usr/include/rdma/fi_tagged.h:libfabric-dev /usr/lib/python3/dist-packages/numpy:python3-numpy)
 rdma_vm_packages=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod xz:xz-utils
                   python3:python3-minimal ip:iproute2 ib_send_lat:perftest ibv_rc_pingpong:ibverbs-utils)
 rdma_vm_files=(/etc/libibverbs.d/rxe.driver:ibverbs-providers /usr/include/infiniband/verbs.h:libibverbs-dev)

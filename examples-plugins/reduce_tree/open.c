@@ -3,6 +3,7 @@
 #include "reduce_tree.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,13 +23,34 @@ static void pause_ms(void)
     nanosleep(&time, NULL);
 }
 
-/* All ranks of a job open in the same order, so the number of the open is the same on all. */
-static void name_of(char *name, size_t cap, const char *job)
+/* Returns the number of communicators that this process has opened for a job so far, and counts one more. All ranks
+ * of a job open in the same order, so the number is the same on all ranks. Each job has its own count, because a
+ * process that joins later (dtl_comm_grow) has opened no communicator of the earlier jobs. */
+static dtl_status_t next_number(uint64_t job, unsigned *out)
 {
-    static _Atomic unsigned opens;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct count { struct count *next; uint64_t job; unsigned opened; } *counts;
+    struct count *count;
+    pthread_mutex_lock(&lock);
+    for (count = counts; count != NULL && count->job != job; count = count->next) {}
+    if (count == NULL && (count = calloc(1, sizeof *count)) != NULL) {
+        count->job = job, count->next = counts;
+        counts = count; /* never freed */
+    }
+    if (count != NULL) *out = count->opened++;
+    pthread_mutex_unlock(&lock);
+    return count != NULL ? DTL_SUCCESS : DTL_ERROR_OUT_OF_MEMORY;
+}
+
+static dtl_status_t name_of(char *name, size_t cap, const char *job)
+{
     uint64_t hash = 14695981039346656037u;
+    unsigned number = 0;
+    dtl_status_t status;
     for (; *job != 0; job++) hash = (hash ^ (unsigned char)*job) * 1099511628211u;
-    snprintf(name, cap, "/reduce_tree-%u-%llx-%u", (unsigned)geteuid(), (unsigned long long)hash, opens++);
+    status = next_number(hash, &number);
+    snprintf(name, cap, "/reduce_tree-%u-%llx-%u", (unsigned)geteuid(), (unsigned long long)hash, number);
+    return status;
 }
 
 static dtl_status_t failed(const char *what)
@@ -78,8 +100,8 @@ static dtl_status_t join(comm_t *c, const char *job, uint64_t timeout_ns)
     const uint64_t deadline = now_ns() + timeout_ns;
     char name[128];
     dtl_status_t status;
-    name_of(name, sizeof name, job);
-    status = map(c, name, bytes_of(c->size), deadline);
+    status = name_of(name, sizeof name, job);
+    if (status == DTL_SUCCESS) status = map(c, name, bytes_of(c->size), deadline);
     if (status != DTL_SUCCESS) return status;
     atomic_store(&c->shared->joined[c->rank], 1);
     for (int32_t rank = 0; rank < c->size && status == DTL_SUCCESS; rank++) {

@@ -1,6 +1,7 @@
 /* The switch: barriers and small allreduces of all ranks, in the memory that they share. A real one
  * is a piece of the network (SHARP, a tree of NICs); the slots are the same. */
 #include "reduce_tree.h"
+#include <math.h>
 #include <string.h>
 
 /* What this switch can reduce. Sums of floating-point numbers depend on the order, and it has one of
@@ -11,11 +12,17 @@ static bool can_reduce(const dtl_coll_args_t *args)
     case DTL_DTYPE_FLOAT32:
     case DTL_DTYPE_FLOAT64:
         return args->op == DTL_OP_SUM && !(args->flags & DTL_COLL_DETERMINISTIC);
+    case DTL_DTYPE_INT8:
+    case DTL_DTYPE_INT16:
     case DTL_DTYPE_INT32:
     case DTL_DTYPE_INT64:
+    case DTL_DTYPE_UINT8:
+    case DTL_DTYPE_UINT16:
     case DTL_DTYPE_UINT32:
     case DTL_DTYPE_UINT64:
-        return args->op == DTL_OP_SUM || args->op == DTL_OP_MIN || args->op == DTL_OP_MAX;
+        return args->op == DTL_OP_SUM || args->op == DTL_OP_PROD || args->op == DTL_OP_MIN ||
+               args->op == DTL_OP_MAX || args->op == DTL_OP_BAND || args->op == DTL_OP_BOR ||
+               args->op == DTL_OP_BXOR;
     default:
         return false;
     }
@@ -53,27 +60,41 @@ static dtl_status_t coll_start(void *self, void *comm, const dtl_coll_args_t *ar
         type a, b;                                     \
         memcpy(&a, into + i * sizeof a, sizeof a);     \
         memcpy(&b, from + i * sizeof b, sizeof b);     \
-        a = (expression);                              \
+        a = (type)(expression);                        \
         memcpy(into + i * sizeof a, &a, sizeof a);     \
     }
-/* Sums wrap around, as the library's do. */
-#define FOLD_INTEGERS(type, unsigned_type)             \
-    if (op == DTL_OP_SUM) FOLD(unsigned_type, a + b)   \
-    if (op == DTL_OP_MIN) FOLD(type, b < a ? b : a)    \
-    if (op == DTL_OP_MAX) FOLD(type, b > a ? b : a)    \
+/* Sums and products wrap around, as the library's do. */
+#define FOLD_INTEGERS(type)                                              \
+    if (op == DTL_OP_SUM) FOLD(type, (uint64_t)a + (uint64_t)b)          \
+    if (op == DTL_OP_PROD) FOLD(type, (uint64_t)a * (uint64_t)b)         \
+    if (op == DTL_OP_MIN) FOLD(type, b < a ? b : a)                      \
+    if (op == DTL_OP_MAX) FOLD(type, b > a ? b : a)                      \
+    if (op == DTL_OP_BAND) FOLD(type, a & b)                             \
+    if (op == DTL_OP_BOR) FOLD(type, a | b)                              \
+    if (op == DTL_OP_BXOR) FOLD(type, a ^ b)                             \
     break
+
+/* Replaces every NaN by the same one, so that all ranks get the same bits, as with the library's algorithms. */
+static double one_nan(double value)
+{
+    return value == value ? value : (double)NAN;
+}
 
 static void fold(unsigned char *into, const unsigned char *from, uint64_t count, dtl_dtype_t dtype,
                  dtl_reduce_op_t op)
 {
     uint64_t i;
     switch (dtype) {
-    case DTL_DTYPE_FLOAT32: FOLD(float, a + b) break;
-    case DTL_DTYPE_FLOAT64: FOLD(double, a + b) break;
-    case DTL_DTYPE_INT32: FOLD_INTEGERS(int32_t, uint32_t);
-    case DTL_DTYPE_UINT32: FOLD_INTEGERS(uint32_t, uint32_t);
-    case DTL_DTYPE_INT64: FOLD_INTEGERS(int64_t, uint64_t);
-    case DTL_DTYPE_UINT64: FOLD_INTEGERS(uint64_t, uint64_t);
+    case DTL_DTYPE_FLOAT32: FOLD(float, one_nan(a + b)) break;
+    case DTL_DTYPE_FLOAT64: FOLD(double, one_nan(a + b)) break;
+    case DTL_DTYPE_INT8: FOLD_INTEGERS(int8_t);
+    case DTL_DTYPE_INT16: FOLD_INTEGERS(int16_t);
+    case DTL_DTYPE_INT32: FOLD_INTEGERS(int32_t);
+    case DTL_DTYPE_INT64: FOLD_INTEGERS(int64_t);
+    case DTL_DTYPE_UINT8: FOLD_INTEGERS(uint8_t);
+    case DTL_DTYPE_UINT16: FOLD_INTEGERS(uint16_t);
+    case DTL_DTYPE_UINT32: FOLD_INTEGERS(uint32_t);
+    case DTL_DTYPE_UINT64: FOLD_INTEGERS(uint64_t);
     default: break;
     }
 }

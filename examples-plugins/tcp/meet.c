@@ -4,11 +4,11 @@
  * there, rank 0 sends everyone the list of addresses, and each rank connects to those below it. The connection
  * to rank 0 stays. Everything has a time limit.
  *
- * Where rank 0 listens: DTL_BACKEND_TCP_ROOT=host:port, the same on all ranks. Without it, at a port of this machine
+ * Where rank 0 listens: a variable with host:port, the same on all ranks. Without it, at a port of this machine
  * that follows from the job's name. The port may be taken, even by another job, so there are several to try,
  * and rank 0 says whose it is. Nobody is authenticated: use it in a network that you trust. */
 #define _GNU_SOURCE
-#include "tcp.h"
+#include "meet.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,6 +16,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +27,7 @@
 #include <unistd.h>
 
 enum {
-    PORTS = 16,               /* that a job without DTL_BACKEND_TCP_ROOT may use */
+    PORTS = 16,               /* that a job without the variable may use */
     FIRST_PORT = 20000,       /* below those that the system gives away by itself */
     PORT_RANGE = 12000,
     STRANGER_MS = 1000        /* whoever connects has to say who it is within */
@@ -53,13 +55,26 @@ typedef struct answer_t { /* of rank 0; the list of `size` addresses follows whe
 _Static_assert(sizeof(answer_t) == 16 + sizeof(dtl_status_t) + 132, "answer_t has a gap");
 
 typedef struct meeting_t {
-    tcp_comm_t *comm;
+    const meet_t *comm;
     uint64_t job;   /* hash of its name, the user and the number of this communicator */
     uint64_t token; /* of rank 0's choice: who has it was at the meeting */
     uint64_t deadline;
     int is_derived; /* the address */
     struct sockaddr_storage *listeners; /* of all ranks */
 } meeting_t;
+
+static dtl_status_t fail(const meet_t *comm, dtl_status_t status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static dtl_status_t fail(const meet_t *comm, dtl_status_t status, const char *format, ...)
+{
+    char text[512];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    return comm->fail(status, text);
+}
 
 static uint64_t within(uint64_t deadline, uint64_t most_ms)
 {
@@ -94,26 +109,25 @@ static int next_guest(int listener, uint64_t job, uint64_t deadline, hello_t *ou
     }
 }
 
-/* From now on it carries messages. */
-static dtl_status_t keep(tcp_comm_t *comm, int32_t rank, int fd)
+/* The connection to a rank, from now on. */
+static void keep(const meet_t *comm, int32_t rank, int fd)
 {
-    /* A machine that is gone without a word is noticed after 4 s; a dead process at once. */
-    const int on = 1, idle = 1, interval = 1, probes = 3;
+    /* Ends an idle connection to a silent machine after 4 s. For connections that are not idle see net_is_silent. */
+    const int on = 1, idle = 1, interval = 1, probes = NET_SILENCE_MS / 1000 - 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-    comm->peers[rank].socket = fd;
-    return tcp_watch(comm, rank);
+    comm->sockets[rank] = fd;
 }
 
-static const char *missing(const tcp_comm_t *comm, int32_t first, char *text, size_t size)
+static const char *missing(const meet_t *comm, int32_t first, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
     for (int32_t rank = first; rank < comm->size && used + 12 < size; rank++) {
-        if (rank != comm->rank && comm->peers[rank].socket < 0) {
+        if (rank != comm->rank && comm->sockets[rank] < 0) {
             used += (size_t)snprintf(text + used, size - used, "%s%d", used == 0 ? "" : ", ", (int)rank);
         }
     }
@@ -133,7 +147,8 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t count) /* FNV-1a */
 /* The try-th address where rank 0 may listen. */
 static dtl_status_t root_address(meeting_t *meeting, int try, address_t *out)
 {
-    const char *given = getenv("DTL_BACKEND_TCP_ROOT");
+    const meet_t *comm = meeting->comm;
+    const char *given = getenv(comm->variable);
     char host[64] = "127.0.0.1", port[8];
     meeting->is_derived = given == NULL || given[0] == '\0';
     if (meeting->is_derived) {
@@ -142,7 +157,7 @@ static dtl_status_t root_address(meeting_t *meeting, int try, address_t *out)
     } else {
         const char *colon = strrchr(given, ':');
         if (colon == NULL || colon == given || (size_t)(colon - given) >= sizeof host || strlen(colon + 1) >= sizeof port) {
-            return tcp_fail(DTL_ERROR_INVALID_ARGUMENT, "tcp: DTL_BACKEND_TCP_ROOT=\"%s\": host:port expected", given);
+            return fail(comm, DTL_ERROR_INVALID_ARGUMENT, "%s=\"%s\": host:port expected", comm->variable, given);
         }
         snprintf(host, sizeof host, "%.*s", (int)(colon - given), given);
         snprintf(port, sizeof port, "%s", colon + 1);
@@ -152,7 +167,7 @@ static dtl_status_t root_address(meeting_t *meeting, int try, address_t *out)
     struct addrinfo *found = NULL;
     const int error = getaddrinfo(host, port, &hints, &found);
     if (error != 0) {
-        return tcp_fail(DTL_ERROR_UNAVAILABLE, "tcp: address %s of rank 0: %s", out->text, gai_strerror(error));
+        return fail(comm, DTL_ERROR_UNAVAILABLE, "address %s of rank 0: %s", out->text, gai_strerror(error));
     }
     memcpy(&out->bytes, found->ai_addr, found->ai_addrlen);
     out->size = found->ai_addrlen;
@@ -164,6 +179,7 @@ static dtl_status_t root_address(meeting_t *meeting, int try, address_t *out)
 
 static dtl_status_t open_root(meeting_t *meeting, address_t *at, int *out_listener)
 {
+    const meet_t *comm = meeting->comm;
     const struct timespec moment = {0, 10000000};
     for (int try = 0;; try++) {
         const dtl_status_t status = root_address(meeting, try % PORTS, at);
@@ -176,8 +192,8 @@ static dtl_status_t open_root(meeting_t *meeting, address_t *at, int *out_listen
         }
         /* Taken for good, or by the communicator that was opened before this one. */
         if (error != EADDRINUSE || net_now_ms() >= meeting->deadline) {
-            return tcp_fail(DTL_ERROR_UNAVAILABLE, "tcp: rank 0 cannot listen at %s: %s; set DTL_BACKEND_TCP_ROOT to host:port "
-                            "of a free port of its machine", at->text, strerror(error));
+            return fail(comm, DTL_ERROR_UNAVAILABLE, "rank 0 cannot listen at %s: %s; set %s to host:port of a "
+                        "free port of its machine", at->text, strerror(error), comm->variable);
         }
         if (!meeting->is_derived || try >= PORTS) {
             nanosleep(&moment, NULL);
@@ -186,7 +202,7 @@ static dtl_status_t open_root(meeting_t *meeting, address_t *at, int *out_listen
 }
 
 /* Why this guest cannot take part; NULL = it can. */
-static const char *objection(const tcp_comm_t *comm, const hello_t *hello)
+static const char *objection(const meet_t *comm, const hello_t *hello)
 {
     char byte;
     if (hello->size != comm->size) {
@@ -195,21 +211,21 @@ static const char *objection(const tcp_comm_t *comm, const hello_t *hello)
     if (hello->rank < 1 || hello->rank >= comm->size) {
         return "there is no such rank";
     }
-    const int before = comm->peers[hello->rank].socket;
+    const int before = comm->sockets[hello->rank];
     return before >= 0 && recv(before, &byte, 1, MSG_PEEK) != 0 ? "there is one with this rank already" : NULL;
 }
 
 static dtl_status_t receive_guests(meeting_t *meeting, int listener, const address_t *at)
 {
-    tcp_comm_t *comm = meeting->comm;
+    const meet_t *comm = meeting->comm;
     char text[128];
     for (int32_t there = 1; there < comm->size;) {
         hello_t hello;
         int fd;
         const int error = next_guest(listener, meeting->job, meeting->deadline, &hello, &fd);
         if (error != 0) {
-            return tcp_fail(DTL_ERROR_TIMEOUT, "tcp: rank 0 waited at %s in vain for rank(s) %s of %d: %s", at->text,
-                            missing(comm, 1, text, sizeof text), (int)comm->size, strerror(error));
+            return fail(comm, DTL_ERROR_TIMEOUT, "rank 0 timed out at %s waiting for rank(s) %s of %d: %s", at->text,
+                        missing(comm, 1, text, sizeof text), (int)comm->size, strerror(error));
         }
         answer_t answer = {ANSWER, meeting->token, DTL_SUCCESS, ""};
         const char *why = objection(comm, &hello);
@@ -221,12 +237,12 @@ static dtl_status_t receive_guests(meeting_t *meeting, int listener, const addre
             close(fd);
             continue;
         }
-        if (comm->peers[hello.rank].socket >= 0) { /* it had given up and comes again */
-            close(comm->peers[hello.rank].socket);
+        if (comm->sockets[hello.rank] >= 0) { /* it had given up and comes again */
+            close(comm->sockets[hello.rank]);
         } else {
             there++;
         }
-        comm->peers[hello.rank].socket = fd;
+        comm->sockets[hello.rank] = fd;
         meeting->listeners[hello.rank] = hello.listener;
     }
     return DTL_SUCCESS;
@@ -234,12 +250,12 @@ static dtl_status_t receive_guests(meeting_t *meeting, int listener, const addre
 
 static dtl_status_t be_the_root(meeting_t *meeting)
 {
-    tcp_comm_t *comm = meeting->comm;
+    const meet_t *comm = meeting->comm;
     const size_t bytes = (size_t)comm->size * sizeof *meeting->listeners;
     address_t at;
     int listener;
     if (getrandom(&meeting->token, sizeof meeting->token, 0) != (ssize_t)sizeof meeting->token) {
-        return tcp_fail(DTL_ERROR_COMMUNICATION, "tcp: getrandom: %s", strerror(errno));
+        return fail(comm, DTL_ERROR_COMMUNICATION, "getrandom: %s", strerror(errno));
     }
     dtl_status_t status = open_root(meeting, &at, &listener);
     if (status != DTL_SUCCESS) {
@@ -248,10 +264,13 @@ static dtl_status_t be_the_root(meeting_t *meeting)
     status = receive_guests(meeting, listener, &at);
     close(listener);
     for (int32_t rank = 1; status == DTL_SUCCESS && rank < comm->size; rank++) {
-        const int fd = comm->peers[rank].socket;
+        const int fd = comm->sockets[rank];
         const int error = net_put(fd, meeting->listeners, bytes, meeting->deadline);
-        status = error == 0 ? keep(comm, rank, fd)
-                            : tcp_fail(DTL_ERROR_RANK_FAILURE, "tcp: rank %d: %s", (int)rank, strerror(error));
+        if (error != 0) {
+            status = fail(comm, DTL_ERROR_RANK_FAILURE, "rank %d: %s", (int)rank, strerror(error));
+        } else {
+            keep(comm, rank, fd);
+        }
     }
     return status;
 }
@@ -277,10 +296,10 @@ static int open_own(int to_root, int *out_listener, struct sockaddr_storage *out
     return getsockname(*out_listener, (struct sockaddr *)out_address, &size) == 0 ? 0 : errno;
 }
 
-/* Tries once to reach rank 0 at an address. On success its socket is peers[0]'s, and *out_listener is open. */
+/* Tries once to reach rank 0 at an address. On success its socket is sockets[0], and *out_listener is open. */
 static int visit_root(meeting_t *meeting, const address_t *at, int *out_listener, answer_t *answer)
 {
-    tcp_comm_t *comm = meeting->comm;
+    const meet_t *comm = meeting->comm;
     hello_t hello = {.magic = MAGIC, .job = meeting->job, .rank = comm->rank, .size = comm->size};
     const uint64_t limit = within(meeting->deadline, meeting->is_derived ? 2 * STRANGER_MS : UINT32_MAX);
     int fd;
@@ -306,14 +325,15 @@ static int visit_root(meeting_t *meeting, const address_t *at, int *out_listener
         }
         return error;
     }
-    comm->peers[0].socket = fd;
+    comm->sockets[0] = fd;
     return 0;
 }
 
 static dtl_status_t find_root(meeting_t *meeting, int *out_listener)
 {
+    const meet_t *comm = meeting->comm;
     const struct timespec moment = {0, 10000000};
-    const int32_t rank = meeting->comm->rank;
+    const int32_t rank = comm->rank;
     for (int try = 0;; try++) {
         address_t at;
         answer_t answer = {0};
@@ -323,16 +343,16 @@ static dtl_status_t find_root(meeting_t *meeting, int *out_listener)
         }
         const int error = visit_root(meeting, &at, out_listener, &answer);
         if (error == 0 && answer.status != DTL_SUCCESS) {
-            return tcp_fail(answer.status, "tcp: rank 0 at %s refused rank %d of %d: %.131s", at.text, (int)rank,
-                            (int)meeting->comm->size, answer.text);
+            return fail(comm, answer.status, "rank 0 at %s refused rank %d of %d: %.131s", at.text, (int)rank,
+                        (int)comm->size, answer.text);
         }
         if (error == 0) {
             meeting->token = answer.job;
             return DTL_SUCCESS;
         }
         if (net_now_ms() >= meeting->deadline) {
-            return tcp_fail(DTL_ERROR_TIMEOUT, "tcp: rank %d found no rank 0 at %s: %s; is it started, and does "
-                            "DTL_BACKEND_TCP_ROOT name its address?", (int)rank, at.text, strerror(error));
+            return fail(comm, DTL_ERROR_TIMEOUT, "rank %d found no rank 0 at %s: %s; is it started, and does %s "
+                        "name its address?", (int)rank, at.text, strerror(error), comm->variable);
         }
         if (!meeting->is_derived || try % PORTS == PORTS - 1) {
             nanosleep(&moment, NULL);
@@ -343,9 +363,10 @@ static dtl_status_t find_root(meeting_t *meeting, int *out_listener)
 /* Connections to those below; those above connect here. */
 static dtl_status_t join_the_others(meeting_t *meeting, int listener)
 {
-    tcp_comm_t *comm = meeting->comm;
+    const meet_t *comm = meeting->comm;
     hello_t hello = {.magic = MAGIC, .job = meeting->token, .rank = comm->rank, .size = comm->size};
-    dtl_status_t status = keep(comm, 0, comm->peers[0].socket);
+    dtl_status_t status = DTL_SUCCESS;
+    keep(comm, 0, comm->sockets[0]);
     for (int32_t rank = 1; status == DTL_SUCCESS && rank < comm->rank; rank++) {
         char host[64] = "?", port[8] = "?";
         const struct sockaddr *to = (const struct sockaddr *)&meeting->listeners[rank];
@@ -356,26 +377,26 @@ static dtl_status_t join_the_others(meeting_t *meeting, int listener)
             close(fd);
         }
         if (error == 0) {
-            status = keep(comm, rank, fd);
+            keep(comm, rank, fd);
             continue;
         }
         (void)getnameinfo(to, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-        status = tcp_fail(DTL_ERROR_CONNECTION_LOST, "tcp: rank %d cannot reach rank %d at %s:%s: %s", (int)comm->rank,
-                          (int)rank, host, port, strerror(error));
+        status = fail(comm, DTL_ERROR_CONNECTION_LOST, "rank %d cannot reach rank %d at %s:%s: %s", (int)comm->rank,
+                      (int)rank, host, port, strerror(error));
     }
     for (int32_t still = comm->size - 1 - comm->rank; status == DTL_SUCCESS && still > 0;) {
         char text[128];
         int fd;
         const int error = next_guest(listener, meeting->token, meeting->deadline, &hello, &fd);
         if (error != 0) {
-            return tcp_fail(DTL_ERROR_TIMEOUT, "tcp: rank %d waited in vain for rank(s) %s to connect: %s", (int)comm->rank,
-                            missing(comm, comm->rank + 1, text, sizeof text), strerror(error));
+            return fail(comm, DTL_ERROR_TIMEOUT, "rank %d timed out waiting for rank(s) %s to connect: %s", (int)comm->rank,
+                        missing(comm, comm->rank + 1, text, sizeof text), strerror(error));
         }
-        if (hello.rank <= comm->rank || hello.rank >= comm->size || comm->peers[hello.rank].socket >= 0) {
+        if (hello.rank <= comm->rank || hello.rank >= comm->size || comm->sockets[hello.rank] >= 0) {
             close(fd);
             continue;
         }
-        status = keep(comm, hello.rank, fd);
+        keep(comm, hello.rank, fd);
         still--;
     }
     return status;
@@ -383,38 +404,74 @@ static dtl_status_t join_the_others(meeting_t *meeting, int listener)
 
 static dtl_status_t be_a_guest(meeting_t *meeting)
 {
-    tcp_comm_t *comm = meeting->comm;
+    const meet_t *comm = meeting->comm;
     const size_t bytes = (size_t)comm->size * sizeof *meeting->listeners;
     int listener = -1;
     dtl_status_t status = find_root(meeting, &listener);
     if (status != DTL_SUCCESS) {
         return status;
     }
-    const int error = net_get(comm->peers[0].socket, meeting->listeners, bytes, meeting->deadline);
+    const int error = net_get(comm->sockets[0], meeting->listeners, bytes, meeting->deadline);
     status = error == 0 ? join_the_others(meeting, listener)
-                        : tcp_fail(error == ETIMEDOUT ? DTL_ERROR_TIMEOUT : DTL_ERROR_RANK_FAILURE,
-                                   "tcp: rank %d waited for the other ranks, but rank 0 has not got all of them: %s",
-                                   (int)comm->rank, strerror(error));
+                        : fail(comm, error == ETIMEDOUT ? DTL_ERROR_TIMEOUT : DTL_ERROR_RANK_FAILURE,
+                               "rank %d waited for the other ranks, but rank 0 has not got all of them: %s",
+                               (int)comm->rank, strerror(error));
     close(listener);
     return status;
 }
 
-dtl_status_t tcp_meet(tcp_comm_t *comm, const char *job, uint64_t timeout_ns)
+/* How many communicators of a job this process has opened: the n-th here meets the n-th there. They are counted by job, because a
+ * process that joins later has opened none of the other jobs. */
+static dtl_status_t next_number(uint64_t job, uint32_t *out)
 {
-    static uint32_t communicators; /* opened by this process: the n-th here meets the n-th there */
-    const uint32_t number = __atomic_fetch_add(&communicators, 1, __ATOMIC_RELAXED);
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct count { struct count *next; uint64_t job; uint32_t opened; } *counts;
+    dtl_status_t status = DTL_SUCCESS;
+    pthread_mutex_lock(&lock);
+    struct count *count = counts;
+    while (count != NULL && count->job != job) {
+        count = count->next;
+    }
+    if (count == NULL && (count = calloc(1, sizeof *count)) != NULL) {
+        count->job = job;
+        count->next = counts;
+        counts = count; /* for as long as the process runs */
+    }
+    if (count == NULL) {
+        status = DTL_ERROR_OUT_OF_MEMORY;
+    } else {
+        *out = count->opened++;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+dtl_status_t meet(const meet_t *comm)
+{
+    uint32_t number;
     const uid_t user = getuid();
-    meeting_t meeting = {.comm = comm, .deadline = net_now_ms() + timeout_ns / 1000000 + 1};
+    meeting_t meeting = {.comm = comm, .deadline = net_now_ms() + comm->timeout_ns / 1000000 + 1};
+    for (int32_t rank = 0; rank < comm->size; rank++) {
+        comm->sockets[rank] = -1;
+    }
     if (comm->size == 1) {
         return DTL_SUCCESS;
     }
-    meeting.job = mix(UINT64_C(0xcbf29ce484222325), job, strlen(job));
+    meeting.job = mix(UINT64_C(0xcbf29ce484222325), comm->job, strlen(comm->job));
+    DTL_TRY(next_number(meeting.job, &number));
     meeting.job = mix(mix(meeting.job, &user, sizeof user), &number, sizeof number);
+    meeting.job = mix(meeting.job, comm->variable, strlen(comm->variable)); /* jobs of other plugins are others */
     meeting.listeners = calloc((size_t)comm->size, sizeof *meeting.listeners);
     if (meeting.listeners == NULL) {
         return DTL_ERROR_OUT_OF_MEMORY;
     }
     const dtl_status_t status = comm->rank == 0 ? be_the_root(&meeting) : be_a_guest(&meeting);
     free(meeting.listeners);
+    for (int32_t rank = 0; status != DTL_SUCCESS && rank < comm->size; rank++) {
+        if (comm->sockets[rank] >= 0) {
+            close(comm->sockets[rank]);
+            comm->sockets[rank] = -1;
+        }
+    }
     return status;
 }

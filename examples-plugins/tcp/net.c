@@ -1,8 +1,10 @@
 /* Sockets that do not block, with a time limit around them. */
 #define _GNU_SOURCE
-#include "tcp.h"
+#include "meet.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <time.h>
 #include <unistd.h>
@@ -98,4 +100,18 @@ int net_listen(const struct sockaddr *at, socklen_t size, int *out_socket)
         return error;
     }
     return 0;
+}
+
+/* Keepalive is active only while no bytes are unacknowledged; otherwise the kernel retransmits for 15 minutes.
+ * TCP_USER_TIMEOUT would limit that, but would also end the connection to a rank that computes and does not read. The
+ * kernel of such a rank acknowledges bytes until its receive buffer is full, and then each window probe. One call may
+ * find a probe in flight, so the peer counts as silent when two calls in a row find no acknowledgement. */
+int net_is_silent(int socket, int *looks)
+{
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    const int is_late = getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+                        (info.tcpi_unacked > 0 || info.tcpi_probes > 0) && info.tcpi_last_ack_recv >= NET_SILENCE_MS;
+    *looks = is_late ? *looks + 1 : 0;
+    return *looks > 1;
 }

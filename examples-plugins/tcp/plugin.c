@@ -1,8 +1,10 @@
 /* The plugin's entry, its table, and open and close. */
+#include "meet.h"
 #include "tcp.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static const dtl_host_api_t *library; /* set before any slot is called */
 
@@ -17,6 +19,32 @@ dtl_status_t tcp_fail(dtl_status_t status, const char *format, ...)
     return status;
 }
 
+static dtl_status_t meeting_failed(dtl_status_t status, const char *text)
+{
+    return tcp_fail(status, "tcp: %s", text);
+}
+
+/* Opens the connections of a communicator. */
+static dtl_status_t connect_all(tcp_comm_t *comm, const dtl_comm_open_t *args)
+{
+    meet_t with = {"DTL_BACKEND_TCP_ROOT", args->job, comm->rank, comm->size, args->timeout_ns, NULL, meeting_failed};
+    with.sockets = malloc((size_t)comm->size * sizeof *with.sockets);
+    if (with.sockets == NULL) {
+        return DTL_ERROR_OUT_OF_MEMORY;
+    }
+    dtl_status_t status = meet(&with);
+    for (int32_t rank = 0; rank < comm->size && status == DTL_SUCCESS; rank++) {
+        comm->peers[rank].socket = with.sockets[rank];
+    }
+    for (int32_t rank = 0; rank < comm->size && status == DTL_SUCCESS; rank++) {
+        if (rank != comm->rank) {
+            status = tcp_watch(comm, rank);
+        }
+    }
+    free(with.sockets);
+    return status;
+}
+
 static dtl_status_t tcp_open(void *self, const dtl_comm_open_t *args, void **out_comm, int32_t *out_rank,
                              int32_t *out_size)
 {
@@ -28,7 +56,7 @@ static dtl_status_t tcp_open(void *self, const dtl_comm_open_t *args, void **out
     if (status != DTL_SUCCESS) {
         return status;
     }
-    status = tcp_meet(comm, args->job, args->timeout_ns);
+    status = connect_all(comm, args);
     if (status != DTL_SUCCESS) {
         tcp_comm_free(comm);
         return status;

@@ -4,6 +4,7 @@
  * No call waits but tcp_leave. All bytes move in tcp_test, except for those that fit into the socket when a
  * send starts. One thread at a time is in here, so there are no locks. */
 #define _GNU_SOURCE
+#include "meet.h"
 #include "tcp.h"
 
 #include <errno.h>
@@ -32,14 +33,14 @@ enum {
 static void tell_any_source(tcp_comm_t *comm)
 {
     for (int32_t rank = 0; rank < comm->size; rank++) {
-        if (!comm->peers[rank].is_untold) {
+        if (!comm->peers[rank].is_unreported) {
             continue;
         }
         for (tcp_op_t **place = &comm->posted.first; *place != NULL; place = &(*place)->next) {
             if ((*place)->peer == DTL_ANY_SOURCE) {
                 tcp_op_t *op = tcp_take(&comm->posted, place);
                 tcp_finish(op, rank, &op->header, DTL_ERROR_RANK_FAILURE);
-                comm->peers[rank].is_untold = 0;
+                comm->peers[rank].is_unreported = 0;
                 break;
             }
         }
@@ -54,7 +55,7 @@ static void lose(tcp_comm_t *comm, int32_t rank, const char *why)
         return;
     }
     snprintf(peer->why, sizeof peer->why, "%s", why);
-    peer->is_gone = peer->is_untold = 1;
+    peer->is_gone = peer->is_unreported = 1;
     close(peer->socket); /* which takes it out of the epoll, too */
     peer->socket = -1;
     while (peer->sends.first != NULL) {
@@ -314,6 +315,21 @@ dtl_status_t tcp_irecv(void *self, void *comm_, void *buf, uint64_t size_bytes, 
     return DTL_SUCCESS;
 }
 
+static void look_for_silence(tcp_comm_t *comm)
+{
+    const uint64_t now = net_now_ms();
+    if (now - comm->looked_at_ms < NET_LOOK_MS) {
+        return;
+    }
+    comm->looked_at_ms = now;
+    for (int32_t rank = 0; rank < comm->size; rank++) {
+        tcp_peer_t *peer = &comm->peers[rank];
+        if (peer->socket >= 0 && net_is_silent(peer->socket, &peer->silent_looks)) {
+            lose(comm, rank, strerror(ETIMEDOUT));
+        }
+    }
+}
+
 static dtl_status_t progress(tcp_comm_t *comm)
 {
     struct epoll_event events[EVENTS];
@@ -330,6 +346,7 @@ static dtl_status_t progress(tcp_comm_t *comm)
             read_some(comm, rank);
         }
     }
+    look_for_silence(comm);
     return DTL_SUCCESS;
 }
 

@@ -1,6 +1,6 @@
 /* tcp: a communicator over TCP sockets, for one machine or several. What its files share.
  *
- * plugin.c makes it a plugin, meet.c (over net.c) brings the ranks together, progress.c moves messages, match.c
+ * plugin.c makes it a plugin, meet.h brings the ranks together, progress.c moves messages, match.c
  * gives them to receives.
  *
  * Every rank has one connection to every other: only so does it hear of each death. On a connection,
@@ -11,7 +11,6 @@
 #include <dtl.h>
 
 #include <stdint.h>
-#include <sys/socket.h>
 
 typedef struct tcp_header_t {
     uint64_t match_word;
@@ -21,7 +20,7 @@ typedef struct tcp_header_t {
 /* A send or a receive. Its address is the operation's word. */
 typedef struct tcp_op_t {
     struct tcp_op_t *next; /* in a list of posted receives, of a rank's sends, or of unused ones */
-    tcp_header_t header;   /* of a receive: what it asks for */
+    tcp_header_t header;   /* of a receive: what it matches */
     uint64_t ignore;       /* of a receive: bits of the match word that do not count */
     void *buf;             /* a receive writes it, a send only reads it */
     uint64_t moved;        /* of a send: bytes that are out, header included */
@@ -30,7 +29,7 @@ typedef struct tcp_op_t {
     dtl_comm_done_t result;
 } tcp_op_t;
 
-/* A message that nobody has asked for yet. */
+/* An unexpected message: no receive for it is posted yet. */
 typedef struct tcp_message_t {
     struct tcp_message_t *next;
     tcp_header_t header;
@@ -46,8 +45,9 @@ typedef struct tcp_list_t { /* of operations, in order */
 typedef struct tcp_peer_t {
     int socket; /* -1: this rank itself, or gone */
     int is_gone;
-    int is_untold;        /* gone, and no receive from any source has said so yet */
+    int is_unreported;    /* gone, and no receive from any source has reported it yet */
     int wants_room;       /* sends wait for room in the socket */
+    int silent_looks;     /* for net_is_silent */
     char why[96];         /* it is gone */
     tcp_list_t sends;     /* not all out yet */
     tcp_header_t header;  /* of the message that is arriving */
@@ -59,6 +59,7 @@ typedef struct tcp_peer_t {
 typedef struct tcp_comm_t {
     int32_t rank, size;
     int poll; /* epoll descriptor of all connections */
+    uint64_t looked_at_ms; /* for silent ranks */
     tcp_peer_t *peers;
     tcp_list_t posted;           /* receives without a message */
     tcp_message_t *unexpected;   /* whole messages without a receive */
@@ -66,7 +67,7 @@ typedef struct tcp_comm_t {
     tcp_op_t *unused;
 } tcp_comm_t;
 
-/* Notes a text for whoever asks why, as printf, and gives back the status. */
+/* Stores a text for dtl_last_error, as printf, and returns the status. */
 dtl_status_t tcp_fail(dtl_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* match.c */
@@ -81,17 +82,6 @@ tcp_message_t *tcp_new_message(int32_t source, const tcp_header_t *header); /* N
 void tcp_hand_over(tcp_comm_t *comm, tcp_message_t *message);
 /* Ends a new receive with the oldest message that waits for it; whether there was one. */
 int tcp_take_message(tcp_comm_t *comm, tcp_op_t *receive);
-
-/* net.c: sockets that do not block, used with a time limit (of net_now_ms). 0 = done, else errno. */
-uint64_t net_now_ms(void);
-int net_ready(int socket, short what, uint64_t deadline);
-int net_put(int socket, const void *bytes, size_t count, uint64_t deadline);
-int net_get(int socket, void *bytes, size_t count, uint64_t deadline);
-int net_connect(const struct sockaddr *to, socklen_t size, uint64_t deadline, int *out_socket);
-int net_listen(const struct sockaddr *at, socklen_t size, int *out_socket);
-
-/* meet.c: opens the connections of a communicator (rank, size and peers are set up). */
-dtl_status_t tcp_meet(tcp_comm_t *comm, const char *job, uint64_t timeout_ns);
 
 /* progress.c */
 dtl_status_t tcp_comm_new(int32_t rank, int32_t size, tcp_comm_t **out_comm);

@@ -1,4 +1,4 @@
-/* Third part of the driver: binaries with kernels. Here a binary is a shared object. */
+/* Binaries with kernels, as the driver loads them. Here a binary is a shared object. */
 #ifndef BINARY_H
 #define BINARY_H
 #include <stdint.h>
@@ -11,4 +11,5 @@ vc_binary_t *vc_binary_load(const void *bytes, uint64_t size, char *why, uint64_
 vc_binary_t *vc_binary_keep(vc_binary_t *binary);
 void vc_binary_release(vc_binary_t *binary);
 vc_kernel_t vc_binary_find(vc_binary_t *binary, const char *name); /* NULL: it has no such kernel */
+void *vc_binary_symbol(vc_binary_t *binary, const char *name);     /* NULL: it has no such symbol */
 #endif

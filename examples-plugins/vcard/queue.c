@@ -1,39 +1,44 @@
-/* Queues and fences of the simulated card in docs/tutorial/backend-streams-and-kernels.md: a thread
- * for each queue. This is the driver; the page has the backend that uses it. */
+/* Queues and fences, with a thread for each queue. C and C++. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "queue.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
-static void reach(void *fence);
+static int reach(void *fence);
 
-typedef struct item {
-    struct item *next;
-    void (*job)(void *);
+typedef struct item_t {
+    struct item_t *next;
+    vc_job_t job;
     void *argument;
-} item;
+} item_t;
 
 struct vc_queue_t {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    item *first, **last;
-    int pending, closing; /* jobs that have not ended, without fences */
+    item_t *first, **last;
+    int pending; /* jobs that have not ended, without fences */
+    int closing, error;
 };
 
 struct vc_fence_t {
     pthread_mutex_t lock;
     pthread_cond_t reached;
-    int references, done;
+    vc_queue_t *queue; /* not used after it was reached: the queue may be destroyed then */
+    int references, done, error;
     uint64_t time_ns;
 };
 
 static void *work(void *argument)
 {
-    vc_queue_t *queue = argument;
+    vc_queue_t *queue = (vc_queue_t *)argument;
     pthread_mutex_lock(&queue->lock);
     for (;;) {
-        item *now = queue->first;
+        item_t *now = queue->first;
         if (now == NULL && queue->closing) break;
         if (now == NULL) {
             pthread_cond_wait(&queue->changed, &queue->lock);
@@ -42,8 +47,9 @@ static void *work(void *argument)
         queue->first = now->next;
         if (queue->first == NULL) queue->last = &queue->first;
         pthread_mutex_unlock(&queue->lock);
-        now->job(now->argument);
+        const int error = now->job(now->argument);
         pthread_mutex_lock(&queue->lock);
+        if (queue->error == 0) queue->error = error;
         if (now->job != reach) queue->pending--;
         free(now);
     }
@@ -53,7 +59,7 @@ static void *work(void *argument)
 
 vc_queue_t *vc_queue_create(void)
 {
-    vc_queue_t *queue = calloc(1, sizeof *queue);
+    vc_queue_t *queue = (vc_queue_t *)calloc(1, sizeof *queue);
     if (queue == NULL) return NULL;
     queue->last = &queue->first;
     pthread_mutex_init(&queue->lock, NULL);
@@ -70,6 +76,8 @@ void vc_queue_destroy(vc_queue_t *queue)
     pthread_cond_signal(&queue->changed);
     pthread_mutex_unlock(&queue->lock);
     pthread_join(queue->thread, NULL);
+    pthread_cond_destroy(&queue->changed);
+    pthread_mutex_destroy(&queue->lock);
     free(queue);
 }
 
@@ -81,11 +89,13 @@ int vc_queue_is_idle(vc_queue_t *queue)
     return idle;
 }
 
-int vc_queue_push(vc_queue_t *queue, void (*job)(void *), void *argument)
+int vc_queue_push(vc_queue_t *queue, vc_job_t job, void *argument)
 {
-    item *added = malloc(sizeof *added);
+    item_t *added = (item_t *)malloc(sizeof *added);
     if (added == NULL) return -1;
-    *added = (item){NULL, job, argument};
+    added->next = NULL;
+    added->job = job;
+    added->argument = argument;
     pthread_mutex_lock(&queue->lock);
     *queue->last = added;
     queue->last = &added->next;
@@ -95,24 +105,38 @@ int vc_queue_push(vc_queue_t *queue, void (*job)(void *), void *argument)
     return 0;
 }
 
-static void reach(void *argument)
+int vc_queue_error(vc_queue_t *queue, int clear)
 {
-    vc_fence_t *fence = argument;
+    pthread_mutex_lock(&queue->lock);
+    const int error = queue->error;
+    if (clear) queue->error = 0;
+    pthread_mutex_unlock(&queue->lock);
+    return error;
+}
+
+/* The job of a fence. */
+static int reach(void *argument)
+{
+    vc_fence_t *fence = (vc_fence_t *)argument;
+    const int error = vc_queue_error(fence->queue, 0);
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     pthread_mutex_lock(&fence->lock);
     fence->time_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    fence->error = error;
     fence->done = 1;
     pthread_cond_broadcast(&fence->reached);
     pthread_mutex_unlock(&fence->lock);
     vc_fence_release(fence);
+    return 0;
 }
 
 vc_fence_t *vc_fence_create(vc_queue_t *queue)
 {
-    vc_fence_t *fence = calloc(1, sizeof *fence);
+    vc_fence_t *fence = (vc_fence_t *)calloc(1, sizeof *fence);
     if (fence == NULL) return NULL;
     fence->references = 2; /* the caller's and the queue's */
+    fence->queue = queue;
     pthread_mutex_init(&fence->lock, NULL);
     pthread_cond_init(&fence->reached, NULL);
     if (vc_queue_push(queue, reach, fence) == 0) return fence;
@@ -128,8 +152,10 @@ vc_fence_t *vc_fence_keep(vc_fence_t *fence)
 
 void vc_fence_release(vc_fence_t *fence)
 {
-    if (fence == NULL) return;
-    if (__atomic_sub_fetch(&fence->references, 1, __ATOMIC_ACQ_REL) == 0) free(fence);
+    if (fence == NULL || __atomic_sub_fetch(&fence->references, 1, __ATOMIC_ACQ_REL) != 0) return;
+    pthread_cond_destroy(&fence->reached);
+    pthread_mutex_destroy(&fence->lock);
+    free(fence);
 }
 
 int vc_fence_is_done(vc_fence_t *fence)
@@ -140,11 +166,18 @@ int vc_fence_is_done(vc_fence_t *fence)
     return done;
 }
 
-void vc_fence_wait(vc_fence_t *fence)
+int vc_fence_wait(vc_fence_t *fence)
 {
     pthread_mutex_lock(&fence->lock);
     while (!fence->done) pthread_cond_wait(&fence->reached, &fence->lock);
+    const int error = fence->error;
     pthread_mutex_unlock(&fence->lock);
+    return error;
+}
+
+int vc_fence_error(vc_fence_t *fence)
+{
+    return vc_fence_is_done(fence) ? fence->error : 0;
 }
 
 uint64_t vc_fence_time_ns(vc_fence_t *fence)

@@ -63,6 +63,16 @@ template <class T> class array {
     {
     }
 
+    /// Returns a contiguous copy in C order (dtl_array_copy).
+    array<element> copy(detail::word_of<DTL_ENUM_MEMORY> kind = DTL_MEMORY_HOST, backend_ref backend = {}) const
+    {
+        dtl_array_t made;
+        check(dtl_array_copy(handle_.get(), backend.get(), kind, &made));
+        array<element> result;
+        result.own(made);
+        return result;
+    }
+
     /// Another library's memory, without a copy. If that fails (another dtype than T's, too, and a read-only tensor for a T
     /// that is not const), `given` still has the tensor.
     explicit array(tensor &given, backend_ref backend = {})
@@ -132,6 +142,8 @@ template <class T> class array {
         data_ = static_cast<T *>(now.data);
         size_ = static_cast<std::size_t>(now.count);
     }
+
+    template <class> friend class array; // copy() of an array<const T>
 
     detail::owned<dtl_array_t, dtl_array_destroy> handle_;
     T *data_ = nullptr;

@@ -65,6 +65,14 @@ class backend_ref {
     /// By name; "auto" chooses.
     explicit backend_ref(const char *name) { check(dtl_backend_get(name, &handle_)); }
 
+    /// Returns a backend by name; throws DTL_ERROR_UNAVAILABLE with the reason if it cannot run on this machine.
+    static backend_ref require(const char *name)
+    {
+        dtl_backend_t handle;
+        check(dtl_backend_require(name, &handle));
+        return handle;
+    }
+
     /// Every registered backend.
     static std::vector<backend_ref> all()
     {

@@ -62,7 +62,7 @@ class comm_ref : public collectives {
         return info;
     }
 
-    /// At most as many elements as the container has; `count_of<T>` of the result tells how many.
+    /// At most as many elements as the container has; `count_of<T>` of the result returns the number.
     template <class C, class = detail::element<C>>
     dtl_recv_info_t recv(C &data, int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
     {
@@ -189,6 +189,24 @@ class comm_ref : public collectives {
         return persistent_request(handle);
     }
 
+    /// Registers a buffer that is reused (dtl_comm_register), until deregister_buffer or the end of the communicator.
+    template <class T> void register_buffer(T *data, uint64_t count) const
+    {
+        check(dtl_comm_register(handle_, data, count * sizeof(T)));
+    }
+
+    template <class C, class = detail::element<C>> void register_buffer(C &data) const
+    {
+        register_buffer(std::data(data), std::size(data));
+    }
+
+    template <class T> void deregister_buffer(T *data) const { check(dtl_comm_deregister(handle_, data)); }
+
+    template <class C, class = detail::element<C>> void deregister_buffer(C &data) const
+    {
+        deregister_buffer(std::data(data));
+    }
+
     // Communicators from this one; see dtl.h for what each is. All ranks call.
 
     [[nodiscard]] comm dup() const;
@@ -200,6 +218,10 @@ class comm_ref : public collectives {
     [[nodiscard]] comm group(const std::vector<int32_t> &ranks) const;
     /// Of the ranks that are left after a failure.
     [[nodiscard]] comm shrink() const;
+    /// Creates a communicator of these ranks and of new ones, whose processes the launcher starts (dtl_comm_grow).
+    [[nodiscard]] comm grow(int32_t new_ranks) const;
+    /// Ends the operations on this communicator with DTL_ERROR_REVOKED on every rank. Not collective.
+    void revoke() const { check(dtl_comm_revoke(handle_)); }
     /// One over this of a kind that stands beside another ("nccl": collectives of device memory); DTL_COMM_STAGE in `flags`.
     [[nodiscard]] comm open_over(const char *kind, uint32_t flags = 0, uint64_t timeout_ns = 0) const;
 
@@ -289,6 +311,13 @@ inline comm comm_ref::shrink() const
 {
     dtl_comm_t handle;
     check(dtl_comm_shrink(handle_, &handle));
+    return comm(handle);
+}
+
+inline comm comm_ref::grow(int32_t new_ranks) const
+{
+    dtl_comm_t handle;
+    check(dtl_comm_grow(handle_, new_ranks, 0, &handle));
     return comm(handle);
 }
 

@@ -1,11 +1,13 @@
 // The C++20 concepts of DTL's backends (memory space, executor, communicator, transfer), classes of the library that
 // satisfy them, and register_backend: classes written so as a backend. Not part of dtl.hpp: include it by itself.
 //
-// DTL_HAS_CONCEPTS is 1 where the compiler has concepts; elsewhere (C++17) this header declares nothing.
+// DTL_HAS_CONCEPTS is 1 where the compiler has concepts; elsewhere (C++17) this header declares only dtl::size_type,
+// dtl::rank_t and dtl::request_handle. The headers that DTL's guide names, dtl/core/ and dtl/backend/concepts/, include
+// this one.
 //
-// The concepts take what DTL's guide asks for, and more: what a function returns beside its value, void or a status that
-// nobody reads, does not matter, ranks and sizes may be of any integer type, and buffers `void *` or templates. Memory
-// that a communicator moves is counted in bytes.
+// The concepts accept classes that follow DTL's guide, and more: a function may return void or a status that is
+// ignored, ranks and sizes may have any integer type, and buffers may be `void *` or templates. Memory that a
+// communicator moves is counted in bytes.
 #ifndef DTL_CONCEPTS_HPP
 #define DTL_CONCEPTS_HPP
 
@@ -15,6 +17,8 @@
 #define DTL_HAS_CONCEPTS 0
 #endif
 
+#include "core/types.hpp"
+
 #if DTL_HAS_CONCEPTS
 
 #include "comm.hpp"
@@ -22,6 +26,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -115,6 +120,29 @@ concept ReducingCommunicator =
         comm.reduce_sum(in, out, count, root);
         comm.allreduce_sum(in, out, count);
     };
+
+/// Executes collectives itself, without blocking: `collective_supported(args)` returns true if `collective_start(args)`
+/// starts that collective. The rules are those of the slots coll_supports and coll_start (dtl_comm_vtable_t). The
+/// returned request is passed to `test`, like that of `isend`.
+template <class T>
+concept NativeCollectives = Communicator<T> && requires(T &comm, const dtl_coll_args_t &args) {
+    { comm.collective_supported(args) } -> std::convertible_to<bool>;
+    { comm.collective_start(args) } -> std::same_as<detail::request_of<T>>;
+};
+
+/// Communicator that accesses device memory by its address, or that is faster with registered buffers.
+/// `mem_supports(info)` is const and returns DTL_COMM_MEM_STAGED, DTL_COMM_MEM_ADDRESS or DTL_COMM_MEM_DMABUF.
+/// `mem_register(info, dmabuf, dmabuf_offset)` returns a pointer that identifies the registration, not nullptr.
+/// `dmabuf` is -1 if there is no dma-buf. `mem_deregister(pointer)` ends the registration. The rules are those of the
+/// slots of the same names (dtl_comm_vtable_t). The library then also calls `isend`, `irecv` and `collective_start`
+/// with addresses inside registered device memory.
+template <class T>
+concept MemoryRegistration = Communicator<T> && requires(T &comm, const T &same, const dtl_mem_info_t &info, int dmabuf,
+                                                         std::uint64_t dmabuf_offset, void *registration) {
+    { same.mem_supports(info) } -> std::convertible_to<std::int32_t>;
+    { comm.mem_register(info, dmabuf, dmabuf_offset) } -> std::convertible_to<void *>;
+    comm.mem_deregister(registration);
+};
 
 /// Between what a transfer copies.
 enum class transfer_direction { host_to_host, host_to_device, device_to_host, device_to_device, unknown };
@@ -227,8 +255,8 @@ class communicator {
     {
         return comm_.irecv(bytes(data), size, source, tag);
     }
-    void wait(request &operation) { static_cast<void>(operation.wait()); }
-    bool test(request &operation) { return operation.test(); }
+    void wait(request &pending) { static_cast<void>(pending.wait()); }
+    bool test(request &pending) { return pending.test(); }
 
     void barrier() { comm_.barrier(); }
     void broadcast(void *data, std::size_t size, int root) { comm_.bcast(bytes(data), size, root); }

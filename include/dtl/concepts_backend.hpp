@@ -3,16 +3,21 @@
 #define DTL_CONCEPTS_BACKEND_HPP
 
 #include "concepts.hpp"
+
+#if DTL_HAS_CONCEPTS
+
 #include "concepts_comm.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <initializer_list>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <tuple>
 
 namespace dtl {
@@ -35,11 +40,11 @@ constexpr bool at_most_one(std::initializer_list<bool> which)
 
 /// Memory spaces that report how much is free, and how much there is, in bytes.
 template <class T>
-concept tells_available = requires(const T &space) {
+concept reports_available = requires(const T &space) {
     { space.available_memory() } -> std::convertible_to<std::size_t>;
 };
 template <class T>
-concept tells_total = requires(const T &space) {
+concept reports_total = requires(const T &space) {
     { space.total_memory() } -> std::convertible_to<std::size_t>;
 };
 
@@ -142,39 +147,90 @@ template <class... Parts> class assembled {
     /// Registers it; the table's `destroy` deletes it.
     static registered_backend enter(const char *name, std::unique_ptr<assembled> self)
     {
-        dtl_memory_vtable_t memory = DTL_MEMORY_VTABLE_INIT;
-        dtl_transfer_vtable_t transfer = DTL_TRANSFER_VTABLE_INIT;
-        dtl_exec_vtable_t exec = DTL_EXEC_VTABLE_INIT;
-        dtl_comm_vtable_t comm = DTL_COMM_VTABLE_INIT;
-        dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
-        table.destroy = [](void *own) { delete static_cast<assembled *>(own); };
-        if constexpr (memory_at != none) {
-            memory.alloc = alloc, memory.free = free, memory.kind_info = kind_info;
-            if constexpr (tells_available<class_at<memory_at>>) {
-                memory.memory_info = memory_info;
-            }
-            table.memory = &memory;
-        }
-        if constexpr (transfer_at != none) {
-            transfer.copy = copy;
-            table.transfer = &transfer;
-        }
-        if constexpr (exec_at != none) {
-            exec.execute = execute, exec.parallel_for = parallel_for;
-            exec.max_parallelism = max_parallelism, exec.suggested_parallelism = suggested_parallelism;
-            table.exec = &exec;
-        }
-        if constexpr (comm_at != none) {
-            comm.open = open, comm.close = close;
-            comm.isend = isend, comm.irecv = irecv, comm.test = test;
-            table.comm = &comm;
-        }
-        registered_backend registered(name, table, self.get());
+        tables filled;
+        registered_backend registered(name, filled.main, self.get());
         static_cast<void>(self.release());
         return registered;
     }
 
+    /// Registers it in the `load` of a plugin.
+    static dtl_status_t enter(const dtl_host_api_t *host, const char *name, std::unique_ptr<assembled> self)
+    {
+        tables filled;
+        dtl_backend_t backend;
+        const dtl_status_t status = host->backend_register(name, &filled.main, self.get(), 0, &backend);
+        if (status == DTL_SUCCESS) {
+            static_cast<void>(self.release());
+        }
+        return status;
+    }
+
   private:
+    /// The tables of these classes.
+    struct tables {
+        tables()
+        {
+            main.destroy = destroy;
+#ifdef DTL_BACKEND_PRIORITY // of dtl_add_backend
+            main.auto_priority = DTL_BACKEND_PRIORITY;
+#endif
+            if constexpr (memory_at != none) {
+                memory.alloc = alloc, memory.free = free, memory.kind_info = kind_info;
+                if constexpr (reports_available<class_at<memory_at>>) {
+                    memory.memory_info = memory_info;
+                }
+                main.memory = &memory;
+            }
+            if constexpr (transfer_at != none) {
+                transfer.copy = copy;
+                main.transfer = &transfer;
+            }
+            if constexpr (exec_at != none) {
+                exec.execute = execute, exec.parallel_for = parallel_for;
+                exec.max_parallelism = max_parallelism, exec.suggested_parallelism = suggested_parallelism;
+                main.exec = &exec;
+            }
+            if constexpr (comm_at != none) {
+                comm.open = open, comm.close = close;
+                comm.isend = isend, comm.irecv = irecv, comm.test = test, comm.cancel = cancel;
+                if constexpr (has_collectives<class_at<comm_at>>) {
+                    comm.coll_supports = coll_supports, comm.coll_start = coll_start;
+                }
+                registration_slots<class_at<comm_at>>::fill(comm);
+                main.comm = &comm;
+            }
+        }
+        tables(const tables &) = delete;
+        tables &operator=(const tables &) = delete;
+
+        dtl_memory_vtable_t memory = DTL_MEMORY_VTABLE_INIT;
+        dtl_transfer_vtable_t transfer = DTL_TRANSFER_VTABLE_INIT;
+        dtl_exec_vtable_t exec = DTL_EXEC_VTABLE_INIT;
+        dtl_comm_vtable_t comm = DTL_COMM_VTABLE_INIT;
+        dtl_backend_vtable_t main = DTL_BACKEND_VTABLE_INIT;
+    };
+
+    static void destroy(void *self) noexcept
+    {
+        auto *const all = static_cast<assembled *>(self);
+        try {
+            if (all->stop()) { // else a function of the communicator may run until the process ends
+                delete all;
+            }
+        } catch (...) {
+            // A destructor threw, and there is no call that could report the failure.
+        }
+    }
+
+    bool stop() noexcept
+    {
+        if constexpr (has_one_communicator()) {
+            return session_ == nullptr || session(session_.get()).stop();
+        } else {
+            return true;
+        }
+    }
+
     // ---- memory: kind DEVICE, and HOST where the host can touch it ----
 
     static bool is_known(void *self, dtl_enum_word_t kind)
@@ -188,11 +244,30 @@ template <class... Parts> class assembled {
                             "its memory space has DTL_MEMORY_DEVICE, and DTL_MEMORY_HOST if that is accessible to the host");
     }
 
+    /// Fails unless the class promises an alignment that the library can use.
+    static dtl_status_t check_alignment(std::size_t promised)
+    {
+        constexpr std::size_t most = std::size_t{1} << 30;
+        const char *const fault = promised == 0 || (promised & (promised - 1)) != 0 ? ", no power of two"
+                                  : promised > most                                 ? ", more than 2^30"
+                                                                                    : nullptr;
+        if (fault == nullptr) {
+            return DTL_SUCCESS;
+        }
+        const std::string text = "properties().alignment is " + std::to_string(promised) + fault;
+        return slot_failure(DTL_ERROR_BACKEND, text.c_str());
+    }
+
     static dtl_status_t alloc(void *self, uint64_t size, uint64_t alignment, dtl_enum_word_t kind, void **out) noexcept
     {
         return slot([&] {
             if (!is_known(self, kind)) {
                 return unknown_kind();
+            }
+            const memory_space_properties has = of<memory_at>(self).properties();
+            const dtl_status_t checked = check_alignment(has.alignment);
+            if (checked != DTL_SUCCESS) {
+                return checked;
             }
             void *const first = of<memory_at>(self).allocate(size, alignment);
             if (first == nullptr) {
@@ -221,9 +296,9 @@ template <class... Parts> class assembled {
             }
             const auto &space = of<memory_at>(self);
             const memory_space_properties has = space.properties();
-            if (has.alignment == 0 || (has.alignment & (has.alignment - 1)) != 0) {
-                const std::string text = "properties().alignment is " + std::to_string(has.alignment) + ", no power of two";
-                return slot_failure(DTL_ERROR_BACKEND, text.c_str());
+            const dtl_status_t checked = check_alignment(has.alignment);
+            if (checked != DTL_SUCCESS) {
+                return checked;
             }
             out->properties = (has.host_accessible ? DTL_MEMORY_HOST_ACCESSIBLE : 0) |
                               (has.device_accessible ? DTL_MEMORY_DEVICE_ACCESSIBLE : 0) |
@@ -243,7 +318,7 @@ template <class... Parts> class assembled {
             const auto &space = of<memory_at>(self);
             *out_free = static_cast<uint64_t>(space.available_memory());
             *out_total = 0; // unknown
-            if constexpr (tells_total<class_at<memory_at>>) {
+            if constexpr (reports_total<class_at<memory_at>>) {
                 *out_total = static_cast<uint64_t>(space.total_memory());
             }
             return DTL_SUCCESS;
@@ -378,25 +453,61 @@ template <class... Parts> class assembled {
         if constexpr (has_one_communicator()) {
             return static_cast<void>(comm), DTL_SUCCESS;
         } else {
-            return slot([&] { return delete &session(comm), DTL_SUCCESS; });
+            return slot([&] {
+                if (session(comm).stop()) { // else a function of the class may run until the process ends
+                    const std::unique_ptr<comm_session<class_at<comm_at>>> ended(&session(comm));
+                    ended->end_class();
+                }
+                return DTL_SUCCESS;
+            });
         }
+    }
+
+    /// Calls the class. If its thread is in a function of the class, returns `busy` instead.
+    template <class F> static dtl_status_t entered(void *comm, dtl_status_t busy, F body) noexcept
+    {
+        const auto guard = session(comm).enter();
+        return guard ? slot([&] { return body(session(comm)), DTL_SUCCESS; }) : busy;
     }
 
     static dtl_status_t isend(void *, void *comm, const void *buf, uint64_t size, int32_t dest, uint64_t word,
                               uint64_t *out) noexcept
     {
-        return slot([&] { return *out = session(comm).send(buf, size, dest, word), DTL_SUCCESS; });
+        return entered(comm, DTL_ERROR_BUSY, [&](auto &own) { *out = own.send(buf, size, dest, word); });
     }
 
     static dtl_status_t irecv(void *, void *comm, void *buf, uint64_t size, int32_t source, uint64_t word, uint64_t,
                               uint64_t *out) noexcept
     {
-        return slot([&] { return *out = session(comm).receive(buf, size, source, word), DTL_SUCCESS; });
+        return entered(comm, DTL_ERROR_BUSY, [&](auto &own) { *out = own.receive(buf, size, source, word); });
     }
 
     static dtl_status_t test(void *, void *comm, uint64_t word, int32_t *done, dtl_comm_done_t *result) noexcept
     {
-        return slot([&] { return *done = session(comm).test(word, *result) ? 1 : 0, DTL_SUCCESS; });
+        *done = 0;
+        return entered(comm, DTL_SUCCESS, [&](auto &own) { *done = own.test(word, *result) ? 1 : 0; });
+    }
+
+    static dtl_status_t cancel(void *, void *comm, uint64_t word) noexcept
+    {
+        for (int tries = 0; tries < 100; tries++) {
+            const dtl_status_t status = entered(comm, DTL_ERROR_BUSY, [&](auto &own) { own.cancel(word); });
+            if (status != DTL_ERROR_BUSY) {
+                return status;
+            }
+            std::this_thread::sleep_for(std::chrono::microseconds(100)); // its thread makes progress, or is in the class
+        }
+        return DTL_SUCCESS; // the collective that runs ends, or a time limit of the library does
+    }
+
+    static dtl_status_t coll_supports(void *, void *comm, const dtl_coll_args_t *args, int32_t *out) noexcept
+    {
+        return slot([&] { return *out = session(comm).takes(*args) ? 1 : 0, DTL_SUCCESS; });
+    }
+
+    static dtl_status_t coll_start(void *, void *comm, const dtl_coll_args_t *args, uint64_t *out) noexcept
+    {
+        return entered(comm, DTL_ERROR_BUSY, [&](auto &own) { *out = own.collective(*args); });
     }
 
     std::mutex opening_;
@@ -422,9 +533,16 @@ template <class... Parts> class assembled {
 ///  - An Executor that is no ParallelExecutor runs loops as one function.
 ///  - A communicator that can be made from a `const dtl_comm_open_t &` (rank, size, job …) is made by each dtl_comm_open
 ///    of kind `name` and ends with its close. Else there is one object, which can be opened once. Of its functions the
-///    library uses rank, size, isend, irecv and test (tags 0 to 2^28 - 1; messages of one tag between two ranks stay
-///    in order), and makes all others. What it sent must still arrive when it ends, and nothing of it may touch a
-///    buffer afterwards. All ranks of the job register it this way: on the wire each message is two.
+///    library uses rank, size, isend, irecv and test (tags 0 to 2^28; messages of one tag between two ranks stay in
+///    order), and implements all operations with them. Sent messages must still arrive after the object is destroyed,
+///    and no buffer may be accessed afterwards. All ranks of the job register it this way: on the wire each message is
+///    two.
+///  - Collectives of a CollectiveCommunicator are called by a thread of the communicator, once all ranks have started
+///    the collective; sums of double of a ReducingCommunicator are, too. NativeCollectives are called as slots. All
+///    other collectives are the library's. A function that waits for a rank that died must throw: it cannot be
+///    interrupted, and until it returns no other function of the communicator is called.
+///  - The functions of MemoryRegistration are called as slots. mem_supports is also called while another function of the
+///    communicator runs.
 template <class... Made, class... Given>
     requires(sizeof...(Made) + sizeof...(Given) > 0)
 [[nodiscard]] registered_backend register_backend(const char *name, Given... given)
@@ -435,4 +553,5 @@ template <class... Made, class... Given>
 
 } // namespace dtl
 
+#endif
 #endif

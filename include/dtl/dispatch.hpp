@@ -15,22 +15,22 @@
 namespace dtl {
 
 /// A key for dispatcher_ref::add; what is left out is DTL_DISPATCH_ANY.
-constexpr dtl_dispatch_key_t dispatch_key(detail::word_of<DTL_ENUM_OPERATION> operation,
+constexpr dtl_dispatch_key_t dispatch_key(detail::word_of<DTL_ENUM_OPERATION> op,
                                           dtl_enum_word_t source = DTL_DISPATCH_ANY,
                                           dtl_enum_word_t destination = DTL_DISPATCH_ANY,
-                                          dtl_enum_word_t schedule = DTL_DISPATCH_ANY) noexcept
+                                          dtl_enum_word_t by = DTL_DISPATCH_ANY) noexcept
 {
-    return {operation, source, destination, schedule, {0, 0}};
+    return {op, source, destination, by, {0, 0}};
 }
 
 /// A query; what is left out is none.
-constexpr dtl_dispatch_query_t dispatch_query(detail::word_of<DTL_ENUM_OPERATION> operation,
+constexpr dtl_dispatch_query_t dispatch_query(detail::word_of<DTL_ENUM_OPERATION> op,
                                               dtl_enum_word_t source = DTL_DISPATCH_ANY,
                                               dtl_enum_word_t destination = DTL_DISPATCH_ANY,
-                                              dtl_enum_word_t schedule = DTL_DISPATCH_ANY,
+                                              dtl_enum_word_t by = DTL_DISPATCH_ANY,
                                               void *args = nullptr) noexcept
 {
-    return {sizeof(dtl_dispatch_query_t), 0, operation, source, destination, schedule, args};
+    return {sizeof(dtl_dispatch_query_t), 0, op, source, destination, by, args};
 }
 
 /// A handler in a dispatcher, unregistered at the end of the scope. Its functions live until their last call is over,
@@ -64,7 +64,7 @@ class registration {
 
     dtl_registration_t get() const noexcept { return handle_; }
 
-    /// Leaves it registered, until dtl_finalize if nobody unregisters it.
+    /// Leaves it registered until it is unregistered, or until dtl_finalize.
     dtl_registration_t release() noexcept { return std::exchange(handle_, dtl_registration_t{}); }
 
   private:
@@ -72,7 +72,7 @@ class registration {
     dtl_registration_t handle_{};
 };
 
-/// View of a dispatcher. Default: the one that the library asks itself.
+/// View of a dispatcher. Default: the one that the library uses.
 class dispatcher_ref {
   public:
     dispatcher_ref() noexcept : handle_(dtl_dispatcher_default()) {}
@@ -164,12 +164,12 @@ class dispatcher_ref {
         static dtl_status_t does(const dtl_dispatch_query_t *query, dtl_event_t *, void *user) noexcept
         {
             return detail::slot([&]() -> dtl_status_t {
-                F &function = static_cast<functions *>(user)->function;
-                if constexpr (std::is_void_v<decltype(function(*query))>) {
-                    function(*query);
+                F &handler = static_cast<functions *>(user)->function;
+                if constexpr (std::is_void_v<decltype(handler(*query))>) {
+                    handler(*query);
                     return DTL_SUCCESS;
                 } else {
-                    return function(*query);
+                    return handler(*query);
                 }
             });
         }

@@ -216,6 +216,7 @@ using language = ev<DTL_ENUM_LANGUAGE>;
 using instrumentation = ev<DTL_ENUM_INSTRUMENTATION>;
 using operation = ev<DTL_ENUM_OPERATION>;
 using feature = ev<DTL_ENUM_FEATURE>;
+using data_instrumentation = ev<DTL_ENUM_DATA_INSTRUMENTATION>;
 
 /// Properties of a memory kind (dtl_mem_kind_info_t.properties), which are no kinds: `has(info, memory_property::unified)`.
 enum class memory_property : uint64_t {
@@ -254,9 +255,14 @@ inline constexpr instrumentation none{DTL_INSTRUMENTATION_NONE}, timer{DTL_INSTR
     events{DTL_INSTRUMENTATION_EVENTS}, counters{DTL_INSTRUMENTATION_COUNTERS}, spans{DTL_INSTRUMENTATION_SPANS},
     undefined{DTL_INSTRUMENTATION_UNDEFINED};
 }
+namespace data_instrumentations {
+inline constexpr data_instrumentation none{DTL_DATA_INSTRUMENTATION_NONE}, save{DTL_DATA_INSTRUMENTATION_SAVE},
+    restore{DTL_DATA_INSTRUMENTATION_RESTORE}, undefined{DTL_DATA_INSTRUMENTATION_UNDEFINED};
+}
 namespace operations {
 inline constexpr operation alloc{DTL_OPERATION_ALLOC}, copy{DTL_OPERATION_COPY}, launch{DTL_OPERATION_LAUNCH},
-    compile{DTL_OPERATION_COMPILE}, undefined{DTL_OPERATION_UNDEFINED};
+    compile{DTL_OPERATION_COMPILE}, free{DTL_OPERATION_FREE}, instrument{DTL_OPERATION_INSTRUMENT},
+    instrument_data{DTL_OPERATION_INSTRUMENT_DATA}, undefined{DTL_OPERATION_UNDEFINED};
 }
 namespace features {
 inline constexpr feature device{DTL_FEATURE_DEVICE}, memory{DTL_FEATURE_MEMORY}, transfer{DTL_FEATURE_TRANSFER},

@@ -15,16 +15,37 @@
 
 namespace dtl {
 
+#ifdef DTL_IN_PLUGIN // defined by dtl/plugin.hpp: the library is not linked
+namespace detail {
+/// Functions of the library, from the entry of the plugin.
+__attribute__((visibility("hidden"))) inline const dtl_host_api_t *host_api = nullptr;
+
+inline std::string described(dtl_status_t status, const std::string &text)
+{
+    return text.empty() ? "status " + std::to_string(status) : text;
+}
+inline const char *last_text() noexcept { return ""; }
+inline dtl_status_t set_text(const char *text) noexcept { return host_api->set_error(text); }
+} // namespace detail
+#else
+namespace detail {
+inline std::string described(dtl_status_t status, const std::string &text)
+{
+    return std::string(dtl_status_name(status)) + ": " + (text.empty() ? dtl_status_message(status) : text);
+}
+inline const char *last_text() noexcept { return dtl_last_error(); }
+inline dtl_status_t set_text(const char *text) noexcept { return dtl_backend_set_error(text); }
+} // namespace detail
+#endif
+
 /// A call that failed: its status, and as what() the name and the text.
 class error : public std::runtime_error {
   public:
     /// With the calling thread's last text (as set by the call that just failed).
-    explicit error(dtl_status_t status) : error(status, dtl_last_error()) {}
+    explicit error(dtl_status_t status) : error(status, detail::last_text()) {}
 
     error(dtl_status_t status, const std::string &text)
-        : std::runtime_error(std::string(dtl_status_name(status)) + ": " +
-                             (text.empty() ? dtl_status_message(status) : text)),
-          status_(status)
+        : std::runtime_error(detail::described(status, text)), status_(status)
     {
     }
 
@@ -159,7 +180,7 @@ template <class F> struct deferred {
 /// Fails a slot of a backend's table: the text becomes part of the caller's dtl_last_error.
 inline dtl_status_t slot_failure(dtl_status_t status, const char *text) noexcept
 {
-    DTL_IGNORE(dtl_backend_set_error(text));
+    DTL_IGNORE(set_text(text));
     return status;
 }
 

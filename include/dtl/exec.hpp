@@ -4,9 +4,11 @@
 
 #include "memory.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
+#include <vector>
 
 namespace dtl {
 
@@ -93,6 +95,34 @@ class kernel {
     detail::owned<dtl_kernel_t, dtl_kernel_destroy> handle_;
 };
 
+/// Launch history of the process (dtl_launch_history_set_capacity): the last `capacity` kernel launches, kept until the
+/// object is destroyed. Use one object at a time. A second one replaces the history of the first, and the history ends
+/// when either of them is destroyed.
+class launch_history {
+  public:
+    explicit launch_history(uint64_t capacity) { check(dtl_launch_history_set_capacity(capacity)); }
+    launch_history(const launch_history &) = delete;
+    launch_history &operator=(const launch_history &) = delete;
+    ~launch_history()
+    {
+        const dtl_status_t status = dtl_launch_history_set_capacity(0);
+        static_cast<void>(status); // it fails if the library is finalized, which has ended the history
+    }
+
+    /// Returns the last launches, at most `limit`, the oldest first. If `kernel` is not null, only the launches of
+    /// kernels of that name.
+    std::vector<dtl_launch_record_t> read(const char *kernel = nullptr, uint64_t limit = UINT64_MAX) const
+    {
+        uint64_t count = 0;
+        dtl_launch_record_t *const none = nullptr;
+        check(dtl_launch_history_read(kernel, none, 0, &count));
+        std::vector<dtl_launch_record_t> records(static_cast<std::size_t>(std::min(count, limit)));
+        check(dtl_launch_history_read(kernel, records.data(), records.size(), &count));
+        records.resize(static_cast<std::size_t>(std::min<uint64_t>(count, records.size())));
+        return records;
+    }
+};
+
 /// Blocks and threads of a launch: `grid{4}` is 4 × 1 × 1.
 struct grid {
     uint32_t blocks_x = 1, blocks_y = 1, blocks_z = 1;
@@ -173,16 +203,17 @@ class stream_ref {
         launch_by(DTL_DISPATCH_ANY, kernel, blocks, threads, arguments...);
     }
 
-    /// The same by a schedule: DTL_SCHEDULE_…, or one that somebody registered a handler for (dtl_launch_t::schedule).
+    /// The same by a schedule: DTL_SCHEDULE_…, or one for which a handler is registered (dtl_launch_t::schedule).
     template <class... Args>
-    void launch_by(detail::word_of<DTL_ENUM_SCHEDULE> schedule, kernel_ref kernel, grid blocks, block threads, const Args &...arguments) const
+    void launch_by(detail::word_of<DTL_ENUM_SCHEDULE> by, kernel_ref kernel, grid blocks, block threads,
+                   const Args &...arguments) const
     {
         static_assert((std::is_trivially_copyable_v<Args> && ...), "kernel arguments are copied as bytes");
         dtl_launch_t shape = DTL_LAUNCH_INIT;
         shape.grid[0] = blocks.blocks_x, shape.grid[1] = blocks.blocks_y, shape.grid[2] = blocks.blocks_z;
         shape.block[0] = threads.threads_x, shape.block[1] = threads.threads_y;
         shape.block[2] = threads.threads_z;
-        shape.schedule = schedule;
+        shape.schedule = by;
         const std::array<const void *, sizeof...(Args)> values{static_cast<const void *>(&arguments)...};
         const std::array<uint64_t, sizeof...(Args)> sizes{uint64_t{sizeof(Args)}...};
         check(dtl_kernel_launch(handle_, kernel.get(), &shape, values.data(), sizes.data(),
@@ -200,13 +231,20 @@ class stream_ref {
     dtl_stream_t handle_{};
 };
 
-/// A stream; its destructor waits for its work (and drops a failure that nobody asked for).
+/// A stream; its destructor waits for its work (and ignores an unreported failure).
 class stream {
   public:
     explicit stream(backend_ref backend = {}, int device = 0)
     {
         dtl_stream_t handle;
         check(dtl_stream_create(backend.get(), device, 0, &handle));
+        handle_.reset(handle);
+    }
+    /// Creates a stream with a priority: lower numbers are higher priorities, clamped to the range of the device.
+    stream(backend_ref backend, int device, int priority)
+    {
+        dtl_stream_t handle;
+        check(dtl_stream_create_with_priority(backend.get(), device, 0, priority, &handle));
         handle_.reset(handle);
     }
 

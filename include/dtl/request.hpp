@@ -194,8 +194,8 @@ class request_list {
     ~request_list() { clear(); }
 
     /// Takes a request over; its index.
-    std::size_t add(request operation) { return push(operation); }
-    std::size_t add(persistent_request operation) { return push(operation); }
+    std::size_t add(request owned) { return push(owned); }
+    std::size_t add(persistent_request owned) { return push(owned); }
 
     std::size_t size() const noexcept { return handles_.size(); }
     dtl_request_t operator[](std::size_t index) const noexcept { return handles_[index]; }
@@ -265,10 +265,10 @@ class request_list {
     }
 
   private:
-    template <class Request> std::size_t push(Request &operation)
+    template <class Request> std::size_t push(Request &owned)
     {
-        handles_.push_back(operation.get());
-        operation.release(); // after push_back, which may throw
+        handles_.push_back(owned.get());
+        owned.release(); // after push_back, which may throw
         return handles_.size() - 1;
     }
 

@@ -125,6 +125,9 @@ class Face final : public Backend {
         return answer(status);
     }
 
+    /// Copies between any memory that the library or the host can access.
+    int Copy(void *dst, const void *src, uint64_t size) override { return answer(dtl_mem_copy(dst, src, size)); }
+
     /// The event of CreateEvent, for dtl.h.
     static dtl_event_t EventOf(void *event) noexcept { return {id_of(event)}; }
 

@@ -23,6 +23,11 @@ inline namespace DTL_STEPMESH_SPACE {
 
 enum { BACKEND_OK = 0, BACKEND_FAILED = -1 };
 
+namespace detail {
+/// Returned by an optional function that the class does not override.
+inline constexpr int not_written = -0x7fffffff;
+} // namespace detail
+
 /// A device in DLPack's numbers (its DLDevice): 1 = CPU, 2 = CUDA …
 struct DLPackDevice {
     int32_t device_type; ///< DLPack's DLDeviceType; 0 = it has none, or there was a failure.
@@ -78,11 +83,16 @@ class Backend {
     /// Devices are 0 … DeviceCount() - 1; at most 1024.
     virtual int DeviceCount() { return 1; }
 
-    /// Whether the work before the record is done, without waiting. Without it dtl_event_query, and dtl_event_wait with
-    /// a time limit, answer DTL_ERROR_NOT_SUPPORTED.
-    virtual int QueryEvent(void *, bool *)
+    /// Reports whether the work before the record is done, without waiting. Optional. Without it a thread waits in
+    /// SyncEvent for each event that is queried (also by dtl_comm_isend_on and waits with a time limit): see Register.
+    virtual int QueryEvent(void *, bool *) { return detail::not_written; }
+
+    /// Copies `size` bytes from or to memory of Alloc; the other side is memory of the host or of Alloc. Optional. The
+    /// copy is complete when it returns. Without it the library copies only memory that the host can access, according
+    /// to GetDevice. BACKEND_OK or BACKEND_FAILED.
+    virtual int Copy(void *dst, const void *src, uint64_t size)
     {
-        throw error(DTL_ERROR_NOT_SUPPORTED, "it can only wait for events: use dtl_event_wait, or write QueryEvent");
+        return static_cast<void>(dst), static_cast<void>(src), static_cast<void>(size), detail::not_written;
     }
 
     /// The backend that DTL_BACKEND, STEPMESH_BACKEND or "auto" leads to, as dtl_backend_get(NULL, …); nullptr = none.
@@ -95,6 +105,10 @@ class Backend {
 
     /// Makes a backend of this class a dtl backend. It stays the caller's and must live until dtl_backend_unregister or
     /// the last dtl_finalize. BACKEND_FAILED: the name is taken or not valid.
+    ///
+    /// If the class has no QueryEvent, the first query of a recorded event passes it to a thread of the backend that
+    /// waits in SyncEvent; later queries return whether SyncEvent has returned. There is one thread for each event
+    /// that is waited for at the same time. Threads are reused until the backend is unregistered.
     static int Register(const std::string &name, Backend *backend);
 
   protected:

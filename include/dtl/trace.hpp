@@ -1,9 +1,10 @@
-// Tracing of the C++ face: a file, and functions of another tool. Part of dtl.hpp.
+// Tracing in C++: a trace file, functions of another tool, and events of a plugin. Part of dtl.hpp.
 #ifndef DTL_TRACE_HPP
 #define DTL_TRACE_HPP
 
 #include "error.hpp"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -55,8 +56,78 @@ template <class Tool> class trace_listener {
     ~trace_listener()
     {
         const dtl_status_t status = dtl_trace_set_callbacks(nullptr);
-        static_cast<void>(status); // it fails if the library is finalized, which tells nobody any more
+        static_cast<void>(status); // it fails if the library is finalized, after which no events occur
     }
+};
+
+/// Records events of a plugin in the traces of the library: spans of the calling thread, work of devices, counters
+/// (dtl_host_api_t.trace_is_on and the functions after it). While nothing receives events, each function costs one
+/// load and records nothing. With a library that is older than this header, nothing is recorded. Failures are not
+/// reported.
+class trace_recorder {
+  public:
+    trace_recorder() = default;
+    explicit trace_recorder(const dtl_host_api_t *host) noexcept
+        : host_(host != nullptr && DTL_HOST_HAS(host, trace_counter) ? host : nullptr)
+    {
+    }
+
+    /// Whether something receives events. If not, skip work that only a trace needs.
+    bool is_on() const noexcept { return host_ != nullptr && host_->trace_is_on() != 0; }
+
+    /// Time of the trace in nanoseconds; convert times of a device to this clock. 0: the library is older.
+    std::uint64_t now() const noexcept { return host_ != nullptr ? host_->trace_now() : 0; }
+
+    /// Span of the calling thread, from the construction of the object to its destruction.
+    class span {
+      public:
+        span(const trace_recorder &recorder, const char *category, const char *name,
+             const char *what = nullptr) noexcept
+            : host_(recorder.host_)
+        {
+            if (host_ != nullptr && host_->trace_begin(category, name, what, &number_) != DTL_SUCCESS) {
+                number_ = 0;
+            }
+        }
+        span(const span &) = delete;
+        span &operator=(const span &) = delete;
+        ~span()
+        {
+            if (number_ != 0) {
+                static_cast<void>(host_->trace_end(number_));
+            }
+        }
+
+      private:
+        const dtl_host_api_t *host_;
+        std::uint64_t number_ = 0;
+    };
+
+    /// Track of a stream in the group of its device, whether tracing is on or not; 0: there is none.
+    std::uint64_t track(const char *group, const char *name) const noexcept
+    {
+        std::uint64_t number = 0;
+        return host_ != nullptr && host_->trace_track(group, name, &number) == DTL_SUCCESS ? number : 0;
+    }
+
+    /// Records work of a device that has ended; start `work` from DTL_TRACE_SPAN_INIT.
+    void record(const dtl_trace_span_t &work) const noexcept
+    {
+        if (host_ != nullptr) {
+            static_cast<void>(host_->trace_span(&work));
+        }
+    }
+
+    /// Records the value of a counter, now or at a time of now(), in the group of a track; 0: with the rank.
+    void counter(std::uint64_t track, const char *name, double value, std::uint64_t time_ns = 0) const noexcept
+    {
+        if (host_ != nullptr) {
+            static_cast<void>(host_->trace_counter(track, name, time_ns, value));
+        }
+    }
+
+  private:
+    const dtl_host_api_t *host_ = nullptr;
 };
 
 } // namespace dtl

@@ -12,7 +12,8 @@ use std::ffi::c_char;
 ///   Schedule         Sequential Multicore Device
 ///   Language         C CUDA OpenCL PTX SPIRV Binary
 ///   Instrumentation  None Timer Events Counters Spans
-///   Operation        Alloc Copy Launch Compile
+///   Operation        Alloc Copy Launch Compile Free Instrument InstrumentData
+///   DataInstrumentation  None Save Restore
 ///   Feature          device memory transfer exec modules comm streams async shared_memory
 ///
 /// Each of them also has the template Undefined, with value 65535 and the field "text". Dtypes and
@@ -39,6 +40,8 @@ pub const DTL_ENUM_INSTRUMENTATION: dtl_enum_t = 5;
 pub const DTL_ENUM_OPERATION: dtl_enum_t = 6;
 /// Features of backends: DTL_FEATURE_....
 pub const DTL_ENUM_FEATURE: dtl_enum_t = 7;
+/// Kinds of data instrumentation: DTL_DATA_INSTRUMENTATION_....
+pub const DTL_ENUM_DATA_INSTRUMENTATION: dtl_enum_t = 8;
 
 /// Flag of `dtl_enum_create`: adds the template Undefined, which can represent unknown names.
 pub const DTL_ENUM_WITH_UNDEFINED: u64 = 1;

@@ -98,7 +98,7 @@ layouts! {
     dtl_attr_t: [name kind reserved integer real text flags];
     dtl_config_t: [struct_size log_level strict reserved backend comm];
     dtl_trace_event_t: [struct_size kind id time_ns category name has status bytes peer tag comm
-        dtype op what];
+        dtype op what] [group track value];
     dtl_trace_callbacks_t: [struct_size reserved user begin end];
     dtl_backend_info_t: [struct_size components auto_priority is_builtin flags name];
     dtl_device_info_t: [struct_size numa_node kind total_bytes compute_units max_block_threads
@@ -133,6 +133,8 @@ layouts! {
     dtl_dispatch_copy_t: [struct_size ndim dst src size_bytes dst_backend src_backend
         element_bytes shape dst_strides src_strides];
     dtl_dispatch_launch_t: [struct_size reserved stream kernel launch args sizes count];
+    dtl_dispatch_free_t: [struct_size reserved backend kind ptr size_bytes];
+    dtl_dispatch_instrument_t: [struct_size phase name stream data size_bytes state elapsed_ns];
     dtl_dispatch_compile_t: [struct_size device backend source module];
     dtl_rdma_config_t: [struct_size reserved flags devices meeting address rails queues
         gid_index service_level traffic_class timeout retries receiver_retries mtu pkey_index
@@ -146,14 +148,15 @@ layouts! {
         memory_limit_bytes hostname];
     dtl_comm_topology_t: [struct_size node nodes local_rank local_size reserved];
     dtl_win_info_t: [struct_size rank ranks reserved size_bytes disp_unit base way];
-    dtl_comm_open_t: [struct_size rank size reserved flags job timeout_ns config];
-    dtl_comm_done_t: [source status match_word size_bytes];
     dtl_coll_range_t: [ptr size_bytes];
     dtl_coll_args_t: [struct_size collective flags context root dtype op count element_bytes
-        send send_count recv recv_count];
+        send send_count recv recv_count memory_backend memory_kind memory_device reserved];
+    dtl_comm_open_t: [struct_size rank size reserved flags job timeout_ns config];
+    dtl_comm_done_t: [source status match_word size_bytes];
     dtl_comm_vtable_t: [struct_size match_bits flags open close isend irecv test cancel
        ] [win_create win_attach win_destroy win_put win_get win_flush win_atomics
-        win_accumulate win_compare_and_swap] [coll_supports coll_start];
+        win_accumulate win_compare_and_swap] [coll_supports coll_start] [mem_supports
+        mem_register mem_deregister];
     dtl_device_vtable_t: [struct_size reserved count set get info memory_info synchronize dlpack];
     dtl_memory_vtable_t: [struct_size reserved alloc free kind_info memory_info] [export_handle
         import_handle close_handle] [alloc_async free_async register_host unregister_host
@@ -163,7 +166,7 @@ layouts! {
         stream_query stream_wait_event stream_host_callback event_create event_destroy
         event_record event_query event_sync event_elapsed launch execute parallel_for
         max_parallelism suggested_parallelism] [module_compile module_destroy kernel_get
-        kernel_destroy kernel_launch];
+        kernel_destroy kernel_launch] [stream_priorities stream_create_with_priority];
     dtl_backend_vtable_t: [struct_size abi_version auto_priority reserved flags is_available
         supports destroy device memory transfer exec comm];
     dtl_environment_desc_t: [struct_size depends_count name version depends packages headers
@@ -171,11 +174,13 @@ layouts! {
         probe init finalize user];
     dtl_environment_info_t: [struct_size state status reserved uses name version depends
         packages headers libraries reason];
+    dtl_trace_span_t: [struct_size reserved track begin_ns end_ns bytes category name what];
     dtl_host_api_t: [struct_size abi_version abi_version_min reserved backend_register set_error
         log enum_create enum_find enum_register enum_register_value enum_register_template
         enum_from_name ev_instance ev_get schedule_set_defaults environment_register
         environment_require environment_release environment_state dispatch_register
-        dispatch_unregister];
+        dispatch_unregister kernel_header trace_is_on trace_now trace_begin trace_end
+        trace_track trace_span trace_counter];
     dtl_layout_t: [name field offset size reserved];
     dtl_plugin_t: [struct_size abi_version abi_version_min layout_count name version description
         layouts load] [environments environment_count reserved];

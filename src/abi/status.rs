@@ -25,6 +25,9 @@ pub const DTL_ERROR_RANK_FAILURE: dtl_status_t = 109;
 /// The message was longer than the receive buffer. The buffer is full, and the info has the true
 /// size (with MPI's own messages, see dtl_comm_recv).
 pub const DTL_ERROR_TRUNCATED: dtl_status_t = 112;
+/// A rank has revoked the communicator (dtl_comm_revoke). The text names the rank. Call
+/// dtl_comm_shrink, or destroy the communicator.
+pub const DTL_ERROR_REVOKED: dtl_status_t = 113;
 
 /// A memory operation failed, and no other code describes the failure. See the text.
 pub const DTL_ERROR_MEMORY: dtl_status_t = 200;

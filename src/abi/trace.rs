@@ -16,6 +16,13 @@ pub const DTL_TRACE_SPAN: i32 = 2;
 /// its end. Operations overlap, and begin and end may be in different calls and threads. The
 /// category is "operation".
 pub const DTL_TRACE_OPERATION: i32 = 3;
+/// Kind of trace event: work of a device, which a plugin has recorded (dtl_host_api_t.trace_span).
+/// When the work has ended, `begin` and `end` are called one after the other, in the thread that
+/// recorded it. Their time_ns are the times at which the work began and ended.
+pub const DTL_TRACE_DEVICE: i32 = 4;
+/// Kind of trace event: the value of a counter, which a plugin has recorded
+/// (dtl_host_api_t.trace_counter). Only `begin` is called. The category is "counter".
+pub const DTL_TRACE_COUNTER: i32 = 5;
 
 /// Flag: dtl_trace_event_t.bytes is set.
 pub const DTL_TRACE_HAS_BYTES: u32 = 1;
@@ -40,8 +47,9 @@ pub const DTL_TRACE_HAS_WHAT: u32 = 64;
 pub struct dtl_trace_event_t {
     /// Number of bytes that the library has filled in.
     pub struct_size: u32,
-    /// DTL_TRACE_CALL, DTL_TRACE_SPAN or DTL_TRACE_OPERATION. Ignore other values.
-    /// dtl: values(DTL_TRACE_CALL|DTL_TRACE_SPAN|DTL_TRACE_OPERATION)
+    /// DTL_TRACE_CALL, DTL_TRACE_SPAN, DTL_TRACE_OPERATION, DTL_TRACE_DEVICE or DTL_TRACE_COUNTER.
+    /// Ignore other values.
+    /// dtl: values(DTL_TRACE_)
     pub kind: i32,
     /// Number that pairs a begin with its end, not 0. No other event in progress in this process
     /// has it.
@@ -77,6 +85,17 @@ pub struct dtl_trace_event_t {
     /// Name of the object, "" if there is none. Valid during the call only.
     /// dtl: lives(call)
     pub what: *const c_char,
+    /// Group of the track of work of a device or of a counter; otherwise "". Valid until the
+    /// process ends. This field and the next two exist only if struct_size covers them.
+    /// cbindgen:appended
+    /// dtl: lives(forever)
+    pub group: *const c_char,
+    /// Name of the track of work of a device or of a counter; otherwise "". Valid until the process
+    /// ends.
+    /// dtl: lives(forever)
+    pub track: *const c_char,
+    /// Value of a counter, otherwise 0.
+    pub value: f64,
 }
 
 /// Receives a begin or an end. It runs in the thread in which the event begins or ends (for

@@ -81,6 +81,12 @@ pub const DTL_OPERATION_COPY: dtl_enum_word_t = 0x0006_0002_0000_0000;
 pub const DTL_OPERATION_LAUNCH: dtl_enum_word_t = 0x0006_0003_0000_0000;
 /// Compilation of source.
 pub const DTL_OPERATION_COMPILE: dtl_enum_word_t = 0x0006_0004_0000_0000;
+/// Deallocation of memory.
+pub const DTL_OPERATION_FREE: dtl_enum_word_t = 0x0006_0005_0000_0000;
+/// Measurement of a part of the program.
+pub const DTL_OPERATION_INSTRUMENT: dtl_enum_word_t = 0x0006_0006_0000_0000;
+/// Data instrumentation: data is saved or restored.
+pub const DTL_OPERATION_INSTRUMENT_DATA: dtl_enum_word_t = 0x0006_0007_0000_0000;
 /// Template of operations that a tolerant parse did not recognise.
 pub const DTL_OPERATION_UNDEFINED: dtl_enum_word_t = 0x0006_FFFF_0000_0000;
 
@@ -104,6 +110,15 @@ pub const DTL_FEATURE_ASYNC: dtl_enum_word_t = 0x0007_0008_0000_0000;
 pub const DTL_FEATURE_SHARED_MEMORY: dtl_enum_word_t = 0x0007_0009_0000_0000;
 /// Template of features that a tolerant parse did not recognise.
 pub const DTL_FEATURE_UNDEFINED: dtl_enum_word_t = 0x0007_FFFF_0000_0000;
+
+/// No data instrumentation.
+pub const DTL_DATA_INSTRUMENTATION_NONE: dtl_enum_word_t = 0x0008_0001_0000_0000;
+/// Saves data when it is written.
+pub const DTL_DATA_INSTRUMENTATION_SAVE: dtl_enum_word_t = 0x0008_0002_0000_0000;
+/// Restores saved data before it is read.
+pub const DTL_DATA_INSTRUMENTATION_RESTORE: dtl_enum_word_t = 0x0008_0003_0000_0000;
+/// Template of data instrumentations that a tolerant parse did not recognise.
+pub const DTL_DATA_INSTRUMENTATION_UNDEFINED: dtl_enum_word_t = 0x0008_FFFF_0000_0000;
 
 /// Element type. Built-in ones are below 256; those from `dtl_dtype_create` start at 4096. The
 /// table at dtl_reduce_op_t lists the operations for each dtype. Equivalent: MPI_Datatype.

@@ -14,20 +14,22 @@
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
 use crate::error::{Error, Result, fail, failure};
-use crate::sys::{
-    memory::buf::fnv1a,
-    os::{dl, process},
-};
+use crate::runtime::settings;
+use crate::sys::memory::buf::fnv1a;
+use crate::sys::os::{dl, process};
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Age at which temporary files and folders count as abandoned.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+/// Age below which an entry is not removed for the limit.
+const RECENT: Duration = Duration::from_secs(60);
 /// Maximum number of attempts to publish an entry under its final name.
 const TRIES: usize = 8;
 const BEGUN: &str = ".new-";
@@ -38,6 +40,8 @@ pub(super) struct KernelCache {
     folder: PathBuf,
     /// Name of the object file during compilation. The final name has the same extension.
     object: &'static str,
+    /// Maximum size of all entries together in bytes, if there is a limit; 0 = reuse none.
+    limit: Option<u64>,
 }
 
 /// Serialized compiler inputs that determine the result, except files that the compiler finds by
@@ -129,7 +133,10 @@ impl KernelCache {
         dl::check_folder(&folder).map_err(|why| refused(&folder, &why))?;
         // It is not sufficient that others cannot replace files: they must not add files either.
         match fs::metadata(&folder) {
-            Ok(about) if about.mode() & 0o022 == 0 => Ok(KernelCache { folder, object }),
+            Ok(about) if about.mode() & 0o022 == 0 => {
+                let limit = settings::current().compiler.cache_bytes;
+                Ok(KernelCache { folder, object, limit })
+            }
             Ok(_) => Err(refused(&folder, &"others can write to it")),
             Err(error) => Err(unwritten(&folder, &error)),
         }
@@ -142,7 +149,20 @@ impl KernelCache {
     /// Returns the object file that was compiled from `inputs`; `None` if the entry is missing or
     /// incomplete, or if a file that the compiler read has changed.
     pub(super) fn find(&self, inputs: &[u8]) -> Result<Option<CachedObject>> {
+        match self.limit {
+            Some(0) => Ok(None),
+            _ => self.read(inputs),
+        }
+    }
+
+    fn read(&self, inputs: &[u8]) -> Result<Option<CachedObject>> {
         let folder = self.place(inputs);
+        if self.limit.is_some() {
+            // The entries that were used last are removed last.
+            let mut only_folders = OpenOptions::new(); // opening a FIFO would block
+            let entry = only_folders.read(true).custom_flags(libc::O_DIRECTORY).open(&folder);
+            let _ = entry.and_then(|entry| entry.set_modified(SystemTime::now()));
+        }
         let read = |name: &str| read(&folder.join(name)).ok();
         if read("inputs").as_deref() != Some(inputs) {
             return Ok(None);
@@ -174,6 +194,9 @@ impl KernelCache {
         compile: impl FnOnce(&Path) -> Result<(Vec<PathBuf>, String)>,
     ) -> Result<CachedObject> {
         self.sweep();
+        if let Some(limit) = self.limit {
+            self.trim(limit);
+        }
         let begun = Passing(self.passing(BEGUN)?);
         let at = begun.0.as_path();
         DirBuilder::new().mode(0o700).create(at).map_err(|error| unwritten(at, &error))?;
@@ -193,7 +216,7 @@ impl KernelCache {
                 Err(error) if is_taken(&error) => {}
                 Err(error) => return Err(unwritten(&place, &error)),
             }
-            if let Some(entry) = self.find(inputs)? {
+            if let Some(entry) = self.read(inputs)? {
                 return Ok(entry); // another process published the entry first
             }
             let old = Passing(self.passing(ENDED)?);
@@ -219,6 +242,34 @@ impl KernelCache {
         Ok(self.folder.join(format!("{prefix}{number:016x}")))
     }
 
+    /// Removes the entries that were not used for the longest time, until the rest fits the limit.
+    /// Keeps entries that were used within the last minute, because another process may be about to
+    /// load their objects. Never touches other files: compilations in progress, and whatever else
+    /// the folder contains if DTL_CACHE_DIR names a folder that the program uses for more.
+    fn trim(&self, limit: u64) {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        let entry = |entry: fs::DirEntry| {
+            if !is_entry(&entry.file_name()) {
+                return None;
+            }
+            let used = entry.metadata().and_then(|about| about.modified()).ok()?;
+            let files = fs::read_dir(entry.path()).ok()?.flatten();
+            let size: u64 = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+            Some((used, size, entry.path()))
+        };
+        let mut entries: Vec<_> = entries.flatten().filter_map(entry).collect();
+        entries.sort();
+        let mut total: u64 = entries.iter().map(|(_, size, _)| size).sum();
+        for (used, size, path) in entries {
+            let is_recent = used.elapsed().is_ok_and(|age| age < RECENT);
+            if total <= limit || is_recent {
+                break;
+            }
+            remove(&path);
+            total -= size;
+        }
+    }
+
     /// Removes temporary folders older than `ABANDONED`: processes that were killed have left them
     /// behind.
     fn sweep(&self) {
@@ -233,6 +284,12 @@ impl KernelCache {
             }
         }
     }
+}
+
+/// Returns true if a file has the name of an entry: a hash of 16 hexadecimal digits.
+fn is_entry(name: &OsStr) -> bool {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    name.len() == 16 && name.as_bytes().iter().all(is_digit)
 }
 
 fn refused(path: &Path, why: &dyn Display) -> Error {

@@ -17,6 +17,8 @@
 //!   receive
 //! - `match_queues`: posted receives and unexpected messages
 //! - `op_table`: table of a transport's operations in flight
+//! - `reg_table`: memory registrations that a transport keeps for later messages
+//! - `staging_pool`: registered host buffers for staged messages
 //! - `coll_mailbox`: mailboxes in shared memory for small collectives
 //! - `peer_map`: sparse map from ranks to values
 //! - `kernel_cache`: compiled kernels on disk
@@ -44,7 +46,9 @@ pub mod p2p_protocol;
 pub mod peer_map;
 pub mod plugin;
 pub mod rdma;
+pub mod reg_table;
 pub mod shm;
+pub mod staging_pool;
 pub mod symbol_table;
 pub mod try_once;
 pub mod vendor_lib;

@@ -114,7 +114,7 @@ impl Exec for Null {
         Some(self)
     }
 
-    fn stream_create(&self, _device: i32, _flags: u64) -> Result<Token> {
+    fn stream_create(&self, _device: i32, _flags: u64, _priority: i32) -> Result<Token> {
         Ok(token())
     }
 

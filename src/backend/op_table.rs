@@ -57,7 +57,6 @@ impl<T> Operations<T> {
     }
 
     /// Returns the operation with ID `id`, or `None` if it was removed.
-    #[must_use]
     pub fn get_mut(&mut self, id: OpId) -> Option<&mut T> {
         let slot =
             self.slots.get_mut(slot_of(id)).filter(|slot| slot.generation == generation_of(id))?;

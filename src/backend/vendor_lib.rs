@@ -4,20 +4,15 @@
 use super::symbol_table::SymbolTable;
 use super::try_once::TryOnce;
 use crate::error::{Result, failure};
-use crate::sys::{
-    os::{
-        dl::{self, SharedObject},
-        process,
-    },
-    sync::lock::Mutex,
-};
+use crate::sys::os::dl::{self, SharedObject};
+use crate::sys::os::process;
+use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Names of a vendor library for error messages, and advice on how to install it.
-#[derive(Clone, Copy)]
 pub struct Names {
     /// Name of the library, such as "OpenCL".
     pub name: &'static str,
@@ -62,7 +57,7 @@ impl<F: SymbolTable> VendorLib<F> {
     /// Checks that this process may call the library. If it may not, returns the reason: the
     /// process runs with elevated privileges (set-uid, set-gid), or it was forked from a process
     /// that has called the library.
-    pub fn may_be_called(&self) -> std::result::Result<(), String> {
+    pub fn may_be_called(&self) -> Result<(), String> {
         if dl::is_privileged() {
             return Err(format!(
                 "this program runs with raised privileges, and variables of its user decide what \
@@ -88,7 +83,7 @@ impl<F: SymbolTable> VendorLib<F> {
     /// This function runs the library's constructors, and callers call the library's functions
     /// through the signatures in the table. So the file must be the vendor library that this object
     /// names. If the user has chosen the file, the user must guarantee this.
-    pub unsafe fn load(&self, named: Option<&str>) -> std::result::Result<&'static F, String> {
+    pub unsafe fn load(&self, named: Option<&str>) -> Result<&'static F, String> {
         self.may_be_called()?;
         // SAFETY: the caller vouches for the library.
         let table = unsafe { self.open_named(named) }?;
@@ -103,10 +98,7 @@ impl<F: SymbolTable> VendorLib<F> {
     /// This function runs the library's constructors, and callers call the library's functions
     /// through the signatures in the table. So the file must be the vendor library that this object
     /// names. If the user has chosen the file, the user must guarantee this.
-    pub unsafe fn open_named(
-        &self,
-        named: Option<&str>,
-    ) -> std::result::Result<&'static F, String> {
+    pub unsafe fn open_named(&self, named: Option<&str>) -> Result<&'static F, String> {
         let Names { name, variable, wanted, advice, .. } = self.names;
         // SAFETY: the caller vouches for the library.
         unsafe { self.open(self.file(named)) }.map_err(|why| match named {
@@ -124,7 +116,7 @@ impl<F: SymbolTable> VendorLib<F> {
     /// This function runs the library's constructors, and callers call the library's functions
     /// through the signatures in the table. So the file must be the vendor library that this object
     /// names. If the user has chosen the file, the user must guarantee this.
-    pub unsafe fn open(&self, file: &str) -> std::result::Result<&'static F, String> {
+    pub unsafe fn open(&self, file: &str) -> Result<&'static F, String> {
         let mut opened = self.opened.lock();
         if let Some(table) = opened.get(file) {
             return Ok(table);
@@ -147,7 +139,7 @@ impl<F: SymbolTable> VendorLib<F> {
 /// Lazily initialized object. The first call to `look` or `get` searches for it, and an object that
 /// was found is cached.
 pub struct OnDemand<D> {
-    find: fn() -> std::result::Result<D, String>,
+    find: fn() -> Result<D, String>,
     found: TryOnce<Arc<D>>,
 }
 
@@ -155,7 +147,7 @@ impl<D> OnDemand<D> {
     /// Creates an `OnDemand` without searching for its object. `find` returns the object or the
     /// reason why there is none. After a failure, the next call to `look` or `get` calls `find`
     /// again.
-    pub fn new(find: fn() -> std::result::Result<D, String>) -> Self {
+    pub fn new(find: fn() -> Result<D, String>) -> Self {
         OnDemand { find, found: TryOnce::default() }
     }
 
@@ -165,7 +157,7 @@ impl<D> OnDemand<D> {
     }
 
     /// Returns the object, searching for it if necessary, or the reason why the search failed.
-    pub fn look(&self) -> std::result::Result<Arc<D>, String> {
+    pub fn look(&self) -> Result<Arc<D>, String> {
         self.found.get_or_make(|| (self.find)().map(Arc::new)).cloned()
     }
 

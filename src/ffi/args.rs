@@ -290,7 +290,7 @@ pub(super) unsafe fn region(pointer: *const c_void, size: u64, name: &str) -> Re
     if size > isize::MAX as u64 || end.is_none() {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{name}: {size} bytes are more than memory can hold"
+            "{name}: its size of {size} bytes is more than memory can hold: pass the buffer's size"
         );
     }
     // SAFETY: the caller guarantees that `size` bytes stay valid until the operation has ended.

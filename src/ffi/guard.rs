@@ -6,10 +6,8 @@ use crate::error::{Error, Result, failure};
 use crate::hints;
 use crate::last_error;
 use crate::runtime::{lifecycle, trace};
-use crate::sys::handles::{
-    epoch::{self, Guard, Visit},
-    handle_table::HazardRef,
-};
+use crate::sys::handles::epoch::{self, Guard, Visit};
+use crate::sys::handles::handle_table::HazardRef;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(super) use crate::runtime::lifecycle::{is_open_for, is_open_for_quick};
@@ -72,7 +70,7 @@ pub(super) fn quick<R: Outcome>(
 /// the library admits the call; else the status of the failure.
 #[cold]
 #[inline(never)]
-fn admit(inside: Guard, Entry(name): Entry) -> std::result::Result<(Guard, bool), dtl_status_t> {
+fn admit(inside: Guard, Entry(name): Entry) -> Result<(Guard, bool), dtl_status_t> {
     lifecycle::admit(super::host::builtin).map_err(failed)?;
     let is_to_trace = !name.is_empty() && lifecycle::is_traced();
     // Outside the epoch, because a tool's callback may take long.

@@ -6,18 +6,20 @@ use super::dispatch::handler;
 use super::guard::{Entry, Locks, UNTRACED, always};
 use super::library::{backend, enums, environment};
 use crate::abi::backend::environment::dtl_environment_desc_t;
-use crate::abi::backend::plugin::dtl_host_api_t;
+use crate::abi::backend::plugin::{dtl_host_api_t, dtl_trace_span_t};
 use crate::abi::backend::vtable::dtl_backend_vtable_t;
 use crate::abi::devices::dispatch::{dtl_dispatch_handler_t, dtl_dispatch_key_t};
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::abi::runtime::{DTL_ABI_VERSION, DTL_LOG_DEBUG, DTL_LOG_ERROR};
-use crate::abi::status::dtl_status_t;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::backend::{plugin, vtable_backend};
 use crate::error::fail;
+use crate::runtime::component::KERNEL_HEADER;
 use crate::runtime::dispatch::{self, DEFAULT};
 use crate::runtime::registry::Backend;
-use crate::runtime::{log, plugins};
+use crate::runtime::{log, plugins, trace};
 use crate::sys::memory::buf::Addr;
+use crate::sys::sync::wait;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
@@ -45,6 +47,14 @@ pub static HOST: dtl_host_api_t = dtl_host_api_t {
     environment_state: Some(environment::dtl_environment_state),
     dispatch_register: Some(host_dispatch_register),
     dispatch_unregister: Some(host_dispatch_unregister),
+    kernel_header: Some(host_kernel_header),
+    trace_is_on: Some(host_trace_is_on),
+    trace_now: Some(host_trace_now),
+    trace_begin: Some(host_trace_begin),
+    trace_end: Some(host_trace_end),
+    trace_track: Some(host_trace_track),
+    trace_span: Some(host_trace_span),
+    trace_counter: Some(host_trace_counter),
 };
 
 /// Returns the built-in backends and registers the function that opens plugin files.
@@ -128,6 +138,10 @@ unsafe extern "C" fn host_dispatch_unregister(registration: dtl_registration_t) 
         .call(|inside| dispatch::find(inside, DEFAULT)?.unregister(inside, DEFAULT, registration))
 }
 
+extern "C" fn host_kernel_header() -> *const c_char {
+    KERNEL_HEADER.as_ptr()
+}
+
 unsafe extern "C" fn host_log(level: i32, text: *const c_char) -> dtl_status_t {
     always(Locks::Some, || {
         if !(DTL_LOG_ERROR..=DTL_LOG_DEBUG).contains(&level) {
@@ -139,5 +153,98 @@ unsafe extern "C" fn host_log(level: i32, text: *const c_char) -> dtl_status_t {
         // SAFETY: `text` is a text or NULL by the caller's contract.
         log::log(level, unsafe { args::text(text, "text") }?);
         Ok(())
+    })
+}
+
+/// Returns the arguments of a plugin's event; 0 bytes are none.
+fn about(what: Option<&str>, bytes: u64) -> trace::Args {
+    let args = what.map_or(trace::Args::NONE, |what| trace::Args::NONE.what(what));
+    if bytes == 0 { args } else { args.bytes(bytes) }
+}
+
+extern "C" fn host_trace_is_on() -> i32 {
+    i32::from(trace::is_on())
+}
+
+extern "C" fn host_trace_now() -> u64 {
+    wait::node_ns()
+}
+
+unsafe extern "C" fn host_trace_begin(
+    category: *const c_char,
+    name: *const c_char,
+    what: *const c_char,
+    out_span: *mut u64,
+) -> dtl_status_t {
+    if !trace::is_on() {
+        if let Some(out) = args::Out::usual(out_span) {
+            out.set(0);
+            return DTL_SUCCESS;
+        }
+    }
+    always(Locks::Some, || {
+        let out = args::Out::new(out_span, "out_span")?;
+        // SAFETY: `category` is a text or NULL by the caller's contract.
+        let category = unsafe { args::text(category, "category") }?;
+        // SAFETY: `name` is a text or NULL by the caller's contract.
+        let name = unsafe { args::text(name, "name") }?;
+        // SAFETY: `what` is a text or NULL by the caller's contract.
+        let what = unsafe { args::text_or_null(what, "what") }?;
+        out.put(trace::plugin_begin(category, name, about(what, 0)))
+    })
+}
+
+extern "C" fn host_trace_end(span: u64) -> dtl_status_t {
+    if span == 0 {
+        return DTL_SUCCESS;
+    }
+    always(Locks::Some, || trace::plugin_end(span))
+}
+
+unsafe extern "C" fn host_trace_track(
+    group: *const c_char,
+    name: *const c_char,
+    out_track: *mut u64,
+) -> dtl_status_t {
+    always(Locks::Some, || {
+        let out = args::Out::new(out_track, "out_track")?;
+        // SAFETY: `group` is a text or NULL by the caller's contract.
+        let group = unsafe { args::text(group, "group") }?;
+        // SAFETY: `name` is a text or NULL by the caller's contract.
+        out.put(trace::track(group, unsafe { args::text(name, "name") }?))
+    })
+}
+
+unsafe extern "C" fn host_trace_span(span: *const dtl_trace_span_t) -> dtl_status_t {
+    if !trace::is_on() {
+        return DTL_SUCCESS;
+    }
+    always(Locks::Some, || {
+        // SAFETY: `span` is NULL or as long as its struct_size by the caller's contract.
+        let span = unsafe { args::take(span, "span") }?;
+        args::check_reserved(span.reserved, "span.reserved")?;
+        // SAFETY: the field is a text or NULL by the caller's contract.
+        let category = unsafe { args::text(span.category, "span.category") }?;
+        // SAFETY: the field is a text or NULL by the caller's contract.
+        let name = unsafe { args::text(span.name, "span.name") }?;
+        // SAFETY: the field is a text or NULL by the caller's contract.
+        let what = unsafe { args::text_or_null(span.what, "span.what") }?;
+        let (times, args) = ((span.begin_ns, span.end_ns), about(what, span.bytes));
+        trace::device_span(span.track, (category, name), times, args)
+    })
+}
+
+unsafe extern "C" fn host_trace_counter(
+    track: u64,
+    name: *const c_char,
+    time_ns: u64,
+    value: f64,
+) -> dtl_status_t {
+    if !trace::is_on() {
+        return DTL_SUCCESS;
+    }
+    always(Locks::Some, || {
+        // SAFETY: `name` is a text or NULL by the caller's contract.
+        trace::counter(track, unsafe { args::text(name, "name") }?, time_ns, value)
     })
 }

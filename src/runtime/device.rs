@@ -11,8 +11,8 @@ use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
 use crate::error::{Result, fail};
-use crate::from_c::blank;
-use crate::sys::handles::epoch::Guard;
+use crate::from_c::{blank, text_in};
+use crate::sys::handles::epoch::{self, Guard};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -109,6 +109,17 @@ pub fn on<T>(backend: &Backend, device: i32, act: impl FnOnce() -> Result<T>) ->
     let done = act();
     backend.device()?.set(current)?;
     done
+}
+
+/// Returns the PCI address of the device that the calling thread selected last; `None` if it has
+/// selected none or the backend does not report the address.
+pub fn selected_pci() -> Option<String> {
+    let inside = epoch::enter();
+    let backend = registry::pin(&inside, dtl_backend_t { id: BACKEND.get() }).ok()?;
+    drop(inside);
+    let info = info(&backend, get(&backend).ok()?).ok()?;
+    let pci: Vec<u8> = info.pci.iter().map(|byte| *byte as u8).collect();
+    Some(text_in(&pci)).filter(|pci| !pci.is_empty())
 }
 
 /// Fails unless `device` is at least 0 and below the backend's device count.

@@ -4,8 +4,14 @@
 //! MPI), SLURM_* (inside a job step only). Only variables are read. PMI itself is not used: a
 //! process that starts a PMI exchange and does not complete it aborts the whole job.
 
-use crate::error::{Result, fail};
+use crate::error::{Error, Result, fail, failure};
+use crate::runtime::component::{PendingRanks, Watch};
 use crate::sys::os::process;
+use crate::sys::sync::wait::{self, Deadline};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 
 /// Position of this process in its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +56,169 @@ pub fn read(
         }
     }
     Ok(None)
+}
+
+/// Prefix of the names of the jobs that `dtl_comm_grow` creates.
+pub const GROWN: &str = "grow-";
+
+/// Returns true if MPI has started this process for a call of `dtl_comm_grow`. Such a process has
+/// no DTL_RANK, because MPI determines its rank.
+pub fn is_of_mpi() -> bool {
+    let env = Env { variable: &|name| std::env::var(name).ok() };
+    let is_grown = env.text("DTL_JOB").is_some_and(|job| job.starts_with(GROWN));
+    is_grown && env.text("DTL_RANK").is_none()
+}
+
+/// Requests new processes of the program from the launcher: ranks `first` to `size` - 1 of a new
+/// job of `size` ranks. `kind` is the kind of their communicator. They must begin to open it within
+/// `limit_ns` nanoseconds. Does not wait for them.
+pub fn start_ranks(
+    job: &str,
+    (first, size): (i32, i32),
+    kind: &str,
+    limit_ns: u64,
+) -> Result<Box<dyn PendingRanks>> {
+    let Some(name) = launcher() else {
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "no launcher that starts processes (DTL_LAUNCHER is not set): start the job with \
+             dtlrun, or start the processes yourself and let all ranks open a communicator under \
+             another job name"
+        );
+    };
+    let request = format!("start {job} {first} {size} {kind}");
+    let mut launcher = LauncherSession::begin(&name, &request, limit_ns)?;
+    launcher.missing = (first..size).collect();
+    Ok(Box::new(launcher))
+}
+
+/// In a process that a call of `dtl_comm_grow` has started: waits until all ranks may open the
+/// communicator, for `limit_ns` nanoseconds at most. Has no effect in other processes.
+pub fn join(launch: &Launch, limit_ns: u64) -> Result<()> {
+    let Some(name) = launcher().filter(|_| launch.job.starts_with(GROWN)) else { return Ok(()) };
+    let line = format!("join {} {}", launch.job, launch.rank);
+    let reply = LauncherSession::begin(&name, &line, limit_ns)
+        .and_then(|mut launcher| launcher.next(&|| Ok(())));
+    match reply.map_err(|error| error.within("waiting for the ranks that started this process"))? {
+        line if line == "go" => Ok(()),
+        why => fail!(DTL_ERROR_INVALID_STATE, "job \"{}\": {why}", launch.job),
+    }
+}
+
+/// Returns the name of the launcher's socket.
+fn launcher() -> Option<String> {
+    std::env::var("DTL_LAUNCHER").ok().filter(|name| !name.is_empty())
+}
+
+/// Fails if a line of the launcher reports that the process of a new rank has ended.
+fn fail_if_ended(line: &str) -> Result<()> {
+    line.strip_prefix("ended ").map_or(Ok(()), |how| {
+        fail!(
+            DTL_ERROR_UNAVAILABLE,
+            "the process of new rank {how} before all new ranks opened the communicator"
+        )
+    })
+}
+
+/// Connection to the launcher, on which both sides write lines.
+struct LauncherSession {
+    stream: BufReader<UnixStream>,
+    /// Part of the next line that has arrived.
+    line: String,
+    /// New ranks that have not begun to open the communicator.
+    missing: Vec<i32>,
+    limit_ns: u64,
+    deadline: Deadline,
+}
+
+impl LauncherSession {
+    /// Connects to the launcher's socket and writes a line. All reads of the session together may
+    /// take `limit_ns` nanoseconds.
+    fn begin(name: &str, line: &str, limit_ns: u64) -> Result<Self> {
+        let connect = || {
+            let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+            if process::peer_of(stream.as_raw_fd())?.uid != process::own_uid() {
+                return Err(io::Error::other("the socket belongs to another user"));
+            }
+            writeln!(&stream, "{line}")?;
+            stream.set_nonblocking(true).map(|()| BufReader::new(stream))
+        };
+        let stream = connect()
+            .map_err(|error| no_reply(&error).within(&format!("DTL_LAUNCHER=\"{name}\"")))?;
+        let (line, missing, deadline) = (String::new(), Vec::new(), Deadline::after(limit_ns));
+        Ok(LauncherSession { stream, line, missing, limit_ns, deadline })
+    }
+
+    /// Returns the launcher's next line without its line feed. Fails at the time limit, or if
+    /// `watch` fails.
+    fn next(&mut self, watch: &dyn Fn() -> Result<()>) -> Result<String> {
+        let millis = self.limit_ns / 1_000_000;
+        let line = wait::poll(self.deadline, || match self.poll()? {
+            None => watch().map(|()| None),
+            line => Ok(line),
+        })?;
+        line.ok_or_else(|| {
+            failure!(DTL_ERROR_TIMEOUT, "no message from the launcher within {millis} ms")
+        })
+    }
+
+    /// Returns the launcher's next line without its line feed; `None` if it has not arrived.
+    fn poll(&mut self) -> Result<Option<String>> {
+        match self.stream.read_line(&mut self.line) {
+            Ok(_) if self.line.ends_with('\n') => {
+                Ok(Some(std::mem::take(&mut self.line).trim_end().to_owned()))
+            }
+            Ok(_) => Err(no_reply(&io::ErrorKind::UnexpectedEof.into())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(no_reply(&error)),
+        }
+    }
+
+    /// Writes a line, including its line feed, in one write.
+    fn write(&self, line: &str) -> Result<()> {
+        let mut stream = self.stream.get_ref();
+        stream.write_all(line.as_bytes()).map_err(|error| no_reply(&error))
+    }
+}
+
+impl PendingRanks for LauncherSession {
+    fn gather(&mut self, watch: &Watch) -> Result<()> {
+        let line = self.next(&**watch)?;
+        if line != "started" {
+            return fail!(DTL_ERROR_UNAVAILABLE, "the launcher has started no processes: {line}");
+        }
+        while !self.missing.is_empty() {
+            let what = format!("new ranks {:?} have not opened the communicator", self.missing);
+            let line = self.next(&**watch).map_err(|error| error.within(&what))?;
+            fail_if_ended(&line)?;
+            self.missing.retain(|rank| line != format!("joined {rank}"));
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self) -> Result<Option<u64>> {
+        self.write("go\n").map(|()| None)
+    }
+
+    fn check(&mut self) -> Result<()> {
+        // Errors are ignored: a launcher that has closed the connection reports nothing more.
+        while let Ok(Some(line)) = self.poll() {
+            fail_if_ended(&line)?;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) {
+        // Errors are ignored: a launcher that has ended cannot end the processes.
+        let _ = self.write("ok\n");
+    }
+}
+
+fn no_reply(error: &io::Error) -> Error {
+    failure!(
+        DTL_ERROR_NOT_SUPPORTED,
+        "the launcher does not reply: {error}; is dtlrun still running?"
+    )
 }
 
 /// Returns a string that identifies the process manager of a Hydra job. Hydra passes no job id. Its

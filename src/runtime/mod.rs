@@ -13,6 +13,7 @@
 //! - `id_table`: objects identified by small numbers
 //! - `types`: dtypes and reduction operations
 //! - `op_kind`: kinds of operations of a communicator
+//! - `memory_place`: backend, kind and device of memory
 //! - `component`: the traits that backends implement
 //! - `environment`: environments (external prerequisites) that backends and kernels require
 //! - `registry`: backends, and their lookup by name
@@ -48,6 +49,7 @@ pub mod library_ops;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;
+mod memory_place;
 mod op_kind;
 pub mod open_state;
 pub mod plugins;
@@ -80,6 +82,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
     (types::destroy_all, types::destroy_all),
     (policy::destroy_all, policy::forget_all),
     (exec::handles::destroy_all, exec::handles::forget_all),
+    (exec::launch_history::close, exec::launch_history::close),
     (dispatch::destroy_all, dispatch::forget_all),
     (array::destroy_all, array::forget_all),
     (memory::mem_pool::destroy_all, memory::mem_pool::forget_all),

@@ -5,15 +5,16 @@ use crate::abi::layouts::LAYOUTS;
 
 /// Structs of the C interface that later versions of the library have extended, each with the first
 /// field of every extension. The list is taken from the history of the header files.
-const APPENDED: [(&str, &[&str]); 9] = [
-    ("dtl_comm_vtable_t", &["win_create", "coll_supports"]),
+const APPENDED: [(&str, &[&str]); 10] = [
+    ("dtl_comm_vtable_t", &["win_create", "coll_supports", "mem_supports"]),
     ("dtl_dispatch_alloc_t", &["stream"]),
-    ("dtl_exec_vtable_t", &["module_compile"]),
+    ("dtl_exec_vtable_t", &["module_compile", "stream_priorities"]),
     ("dtl_launch_t", &["schedule"]),
     ("dtl_memory_vtable_t", &["export_handle", "alloc_async", "pointer_info"]),
     ("dtl_plugin_t", &["environments"]),
     ("dtl_rdma_config_t", &["reconnect_ms"]),
     ("dtl_source_t", &["files"]),
+    ("dtl_trace_event_t", &["group"]),
     ("dtl_transfer_vtable_t", &["prefetch"]),
 ];
 

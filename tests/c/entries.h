@@ -131,13 +131,17 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(NONE, dtl_trace_start, ("/no/such/folder/trace.json"))                                      \
     X(NONE, dtl_trace_stop, ())                                                                   \
     X(NONE, dtl_trace_set_callbacks, (NULL))                                                      \
+    X(NONE, dtl_launch_history_set_capacity, (0))                                                       \
+    X(NONE, dtl_launch_history_read, (NULL, NULL, 0, &o->word))                                   \
     X(NONE, dtl_backend_register, (NULL, NULL, NULL, 0, &o->handles.backend))                     \
     X(BACKEND, dtl_backend_unregister, (h->backend))                                              \
     X(NONE, dtl_backend_get, ("host", &o->handles.backend))                                       \
+    X(NONE, dtl_backend_require, ("host", &o->handles.backend))                                   \
     X(NONE, dtl_backend_count, (&o->word))                                                        \
     X(NONE, dtl_backend_at, (0, &o->handles.backend))                                             \
     X(NONE, dtl_backend_load, ("/no/such/plugin.so", &o->handles.backend))                        \
     X(NONE, dtl_backend_load_dir, ("/no/such/folder", &o->word))                                  \
+    X(NONE, dtl_plugin_register, (NULL, &o->handles.backend))                                     \
     X(NONE, dtl_plugin_count, (&o->word))                                                         \
     X(NONE, dtl_plugin_at, (0, &o->plugin_info))                                                  \
     X(NONE, dtl_environment_register, (NULL))                                                     \
@@ -178,6 +182,7 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(ARRAY, dtl_array_export_unversioned, (h->array, &o->managed))                               \
     X(BACKEND, dtl_array_import, (h->backend, &e_versioned, &o->handles.array))                   \
     X(BACKEND, dtl_array_import_unversioned, (h->backend, &e_managed, &o->handles.array))         \
+    X(ARRAY, dtl_array_copy, (h->array, h->backend, DTL_MEMORY_HOST, &o->handles.array))          \
     X(ARRAY, dtl_array_destroy, (h->array))                                                       \
     X(NONE, dtl_mem_query, (e_source, &o->mem_info))                                              \
     X(NONE, dtl_mem_export, (e_source, &o->mem_handle))                                           \
@@ -194,6 +199,8 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(BACKEND, dtl_mem_to_device, (h->backend, e_source, 64, &o->pointer))                        \
     X(BACKEND, dtl_mem_to_host, (h->backend, e_source, o->data, 64))                              \
     X(BACKEND, dtl_stream_create, (h->backend, 0, 0, &o->handles.stream))                         \
+    X(BACKEND, dtl_stream_create_with_priority, (h->backend, 0, 0, 0, &o->handles.stream))        \
+    X(BACKEND, dtl_stream_priority_range, (h->backend, 0, &o->number, &o->other))                 \
     X(STREAM, dtl_stream_destroy, (h->stream))                                                    \
     X(STREAM, dtl_stream_wait, (h->stream, DTL_TIMEOUT_INFINITE))                                 \
     X(STREAM, dtl_stream_query, (h->stream, &o->number))                                          \

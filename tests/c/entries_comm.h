@@ -110,11 +110,15 @@ static const int32_t e_zero[1] = {0};
         DTL_DTYPE_BYTE, &o->handles.request)) \
     X(COMM, dtl_comm_ineighbor_alltoallv, (h->comm, e_zero, 1, e_source, e_eight, NULL, \
         e_zero, 1, o->data, e_eight, NULL, DTL_DTYPE_BYTE, &o->handles.request)) \
+    X(COMM, dtl_comm_register, (h->comm, o->data, 64)) \
+    X(COMM, dtl_comm_deregister, (h->comm, o->data)) \
     X(COMM, dtl_comm_dup, (h->comm, &o->handles.comm)) \
     X(COMM, dtl_comm_split, (h->comm, 0, 0, &o->handles.comm)) \
     X(COMM, dtl_comm_split_node, (h->comm, 0, &o->handles.comm))                                  \
     X(COMM, dtl_comm_group_create, (h->comm, e_zero, 1, &o->handles.comm)) \
     X(COMM, dtl_comm_shrink, (h->comm, &o->handles.comm)) \
+    X(COMM, dtl_comm_revoke, (h->comm)) \
+    X(COMM, dtl_comm_grow, (h->comm, 1, 0, &o->handles.comm)) \
     X(COMM, dtl_comm_abort, (h->comm, 1)) \
     X(COMM, dtl_comm_dump, (h->comm, o->text, sizeof o->text, &o->word)) \
     X(NONE, dtl_comm_key_create, (NULL, NULL, NULL, &o->number)) \

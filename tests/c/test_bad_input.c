@@ -12,7 +12,7 @@ static struct handles good;
 static const char* const always[] = {"dtl_init", "dtl_finalize", "dtl_init_after_fork", "dtl_version_string",
     "dtl_version_major", "dtl_version_minor", "dtl_version_patch", "dtl_library_abi_version", "dtl_status_name",
     "dtl_status_message", "dtl_last_error", "dtl_log_set_callback", "dtl_comm_wtime", "dtl_backend_set_error", "dtl_backend_name",
-    "dtl_dispatcher_default",
+    "dtl_dispatcher_default", "dtl_kernel_header",
     "dtl_enum_create", "dtl_enum_find", "dtl_enum_register", "dtl_enum_register_value", "dtl_enum_register_template",
     "dtl_enum_from_name", "dtl_enum_from_value", "dtl_enum_count", "dtl_enum_at", "dtl_enum_undefined", "dtl_ev_instance",
     "dtl_ev_get", "dtl_ev_name", "dtl_ev_to_json", "dtl_ev_from_json", "dtl_schedule_set_defaults", "dtl_schedule_defaults"};

@@ -11,7 +11,7 @@ static struct {
     int32_t supports, polls, no_room, cancels; /* polls until an operation is done; negative: never */
     int32_t left[16];
     dtl_status_t supports_status, start_status, end_status;
-    int ends_on_cancel, is_cancelled;
+    int ends_on_cancel, is_cancelled, only_exact; /* only_exact: no sums of floats where the order counts */
     dtl_coll_args_t seen;
     dtl_coll_range_t send, recv;
     uint64_t order[16], started;
@@ -50,6 +50,10 @@ static dtl_status_t coll_supports(void* self, void* comm, const dtl_coll_args_t*
     (void)self, (void)comm;
     fake.seen = *args;
     *out_yes = fake.supports;
+    if (fake.only_exact && (args->flags & DTL_COLL_DETERMINISTIC) && args->dtype == DTL_DTYPE_FLOAT64 &&
+        args->op == DTL_OP_SUM) {
+        *out_yes = 0;
+    }
     return fake.supports_status;
 }
 static dtl_status_t coll_start(void* self, void* comm, const dtl_coll_args_t* args, uint64_t* out_op) {
@@ -113,6 +117,36 @@ static void what_is_not_supported_is_the_librarys(void) {
     CHECK_OK(dtl_comm_allreduce(comm, &in, &out, 1, DTL_DTYPE_INT32, DTL_OP_SUM));
     CHECK(out == 5 && fake.started == 0);
     CHECK_OK(dtl_comm_destroy(comm));
+}
+
+static uint64_t started_by_sum(dtl_comm_t comm, dtl_dtype_t dtype) {
+    const uint64_t before = fake.started;
+    double in = 0.25, out = 0;
+    CHECK_OK(dtl_comm_allreduce(comm, &in, &out, 1, dtype, DTL_OP_SUM));
+    CHECK(memcmp(&in, &out, sizeof in) == 0);
+    return fake.started - before;
+}
+
+/* Of two communicators only one is deterministic: its sums of doubles are the library's, and those of its duplicate.
+ * Integers are the backend's on both. */
+static void determinism_is_of_the_communicator(void) {
+    dtl_comm_t strict = opened(0, DTL_COMM_DETERMINISTIC), loose = opened(0, 0), again;
+    int turn;
+    reset();
+    fake.only_exact = 1;
+    CHECK_OK(dtl_comm_dup(strict, &again));
+    for (turn = 0; turn < 3; turn++) {
+        CHECK(started_by_sum(strict, DTL_DTYPE_FLOAT64) == 0);
+        CHECK(started_by_sum(loose, DTL_DTYPE_FLOAT64) == 1);
+        CHECK(started_by_sum(again, DTL_DTYPE_FLOAT64) == 0);
+        CHECK(started_by_sum(strict, DTL_DTYPE_INT64) == 1);
+        CHECK(fake.seen.flags == DTL_COLL_DETERMINISTIC);
+        CHECK(started_by_sum(loose, DTL_DTYPE_INT64) == 1);
+        CHECK(fake.seen.flags == 0);
+    }
+    CHECK_OK(dtl_comm_destroy(again));
+    CHECK_OK(dtl_comm_destroy(strict));
+    CHECK_OK(dtl_comm_destroy(loose));
 }
 
 /* No room: the call is repeated, and nothing overtakes it. */
@@ -189,6 +223,7 @@ int main(void) {
     CHECK_OK(dtl_backend_register("slots", &table, NULL, 0, &backend));
     arguments_are_passed();
     what_is_not_supported_is_the_librarys();
+    determinism_is_of_the_communicator();
     no_room_keeps_the_order();
     failures_are_returned();
     a_time_limit_cancels();

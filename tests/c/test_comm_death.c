@@ -291,7 +291,7 @@ static void drive(const char *program, const char *name, const char *environment
 
 int main(int argc, char **argv) {
     const char *scenarios[] = {"barrier", "receive", "send", "stream", "device", "allreduce", "pending"};
-    const char *environments[] = {"", "DTL_CMA=off"};
+    const char *environments[] = {"", "DTL_SHM_COPY=cells"};
     const int ways = getenv("DTL_COMM") == NULL ? 2 : 1; /* that shm can move data */
     int i, k;
     if (argc > 2) {

@@ -354,10 +354,10 @@ static void waiting_on_one_moves_the_others(void) {
     dtl_comm_t a, b;
     dtl_request_t request = DTL_REQUEST_NULL;
     CHECK(bytes != NULL);
-    setenv("DTL_CMA", "off", 1); /* both sides have to work */
+    setenv("DTL_SHM_COPY", "cells", 1); /* both sides have to work */
     a = open_with(MILLISECONDS(60000));
     b = open_with(MILLISECONDS(60000));
-    unsetenv("DTL_CMA");
+    unsetenv("DTL_SHM_COPY");
     if (me == 0 && ranks > 1) {
         fill(bytes, SIZE, 5);
         CHECK_OK(dtl_comm_isend(b, bytes, SIZE, DTL_DTYPE_BYTE, 1, 0, &request));

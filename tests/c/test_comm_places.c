@@ -87,10 +87,10 @@ int main(int argc, char **argv) {
            "unshare -m sh -c 'mount -t tmpfs -o ro tmpfs /dev/shm && {d} -n 2 {r} shm'");
     passes("a user without rights", "setpriv --reuid=65534 --regid=65534 --clear-groups test -x {r}",
            "setpriv --reuid=65534 --regid=65534 --clear-groups {d} -n 3 {r} shm");
-    passes("DTL_CMA=off", "true", "DTL_CMA=off {d} -n 4 {p} shm");
-    passes("DTL_CMA=off, random", "true", "DTL_CMA=off {d} -n 4 {r} shm");
-    passes("DTL_CMA=allow", "true", "DTL_CMA=allow {d} -n 2 {r} shm");
-    passes_or("DTL_ERROR_INVALID_ARGUMENT", "DTL_CMA=wrong", "DTL_CMA=wrong {d} -n 2 {r} shm");
+    passes("DTL_SHM_COPY=cells", "true", "DTL_SHM_COPY=cells {d} -n 4 {p} shm");
+    passes("DTL_SHM_COPY=cells, random", "true", "DTL_SHM_COPY=cells {d} -n 4 {r} shm");
+    passes("DTL_SHM_COPY=allow", "true", "DTL_SHM_COPY=allow {d} -n 2 {r} shm");
+    passes_or("DTL_ERROR_INVALID_ARGUMENT", "DTL_SHM_COPY=wrong", "DTL_SHM_COPY=wrong {d} -n 2 {r} shm");
     passes_or("DTL_ERROR_LIMIT", "files up to 4 KiB", "sh -c 'ulimit -f 8; {d} -n 3 {r} shm'");
 #ifndef __SANITIZE_ADDRESS__ /* which reserves terabytes of addresses */
     passes_or("DTL_ERROR_OUT_OF_MEMORY", "16 MiB of addresses", "sh -c 'ulimit -v 16000; {d} -n 8 {r} shm'");

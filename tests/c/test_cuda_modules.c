@@ -390,7 +390,7 @@ static void test_signatures(void) {
         says("argument 1 of kernel 'mixed'");
         sizes[1] = 32;
         CHECK_STATUS(dtl_kernel_launch(other, kernel, &launch, args, sizes, 5), DTL_ERROR_INVALID_ARGUMENT);
-        says("compiled for device 0, and the stream is of device 1");
+        says("compiled for device 0 and the stream is of device 1");
         launch.grid[2] = 3, launch.block[1] = 4, launch.shared_bytes = 100 << 10;
         CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 5)); /* more than 48 KiB, which is allowed here */
         if (i == 0) {

@@ -467,7 +467,8 @@ static void test_own_lines(void) {
 
 /* What the library does by itself is there as others are: found, explained, invoked, and it stays. */
 static void test_own_ways(void) {
-    const uint64_t operations[4] = {DTL_OPERATION_ALLOC, DTL_OPERATION_COPY, DTL_OPERATION_LAUNCH, DTL_OPERATION_COMPILE};
+    const uint64_t operations[7] = {DTL_OPERATION_ALLOC, DTL_OPERATION_COPY, DTL_OPERATION_LAUNCH, DTL_OPERATION_COMPILE,
+                                    DTL_OPERATION_FREE, DTL_OPERATION_INSTRUMENT, DTL_OPERATION_INSTRUMENT_DATA};
     const int64_t shape[2] = {2, 4};
     dtl_dispatch_query_t query = query_of(DTL_OPERATION_COPY, DTL_MEMORY_HOST, DTL_MEMORY_DEVICE, ANY);
     dtl_dispatch_copy_t copy = DTL_DISPATCH_COPY_INIT;
@@ -475,7 +476,7 @@ static void test_own_ways(void) {
     dtl_registration_t found;
     char in[8] = "abcdefg", out[16];
     int i;
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < 7; i++) {
         const dtl_dispatch_query_t asked = query_of(operations[i], ANY, ANY, ANY);
         CHECK_OK(dtl_dispatch_find(all, &asked, &found));
         CHECK_STATUS(dtl_dispatch_unregister(all, found), DTL_ERROR_INVALID_ARGUMENT);

@@ -126,6 +126,53 @@ static void test_includes(void) {
     m_refused(source, DTL_ERROR_COMPILE_FAILED, "number.h");
 }
 
+/* An entry that nobody has used for an hour. */
+static void age(const char *path) {
+    struct timespec times[2];
+    CHECK(clock_gettime(CLOCK_REALTIME, &times[0]) == 0);
+    times[0].tv_sec -= 3600, times[1] = times[0];
+    CHECK(utimensat(AT_FDCWD, path, times, 0) == 0);
+}
+
+/* DTL_CACHE_BYTES: entries that were not used for long go, those in use stay; 0 reuses none. */
+static void test_limit(void) {
+    static const char *const others[] = {"photos", ".new-0123456789abcdef"};
+    int before, i;
+    char folder[600], other[700];
+    snprintf(folder, sizeof folder, "%s/limited", m_folder);
+    use("DTL_CACHE_DIR", folder);
+    CHECK(m_result(GIVES("51")) == 51 && m_result(GIVES("52")) == 52 && m_result(GIVES("53")) == 53);
+    CHECK(each(folder, 0, age) == 3);
+    for (i = 0; i < 2; i++) { /* not entries: a folder of the user, and a compilation that takes longer than a minute */
+        snprintf(other, sizeof other, "%s/%s", folder, others[i]);
+        CHECK(mkdir(other, 0700) == 0);
+        age(other);
+    }
+    use("DTL_CACHE_BYTES", "1"); /* less than an entry */
+    before = starts();
+    CHECK(m_result(GIVES("52")) == 52 && starts() == before); /* used: younger than a minute again */
+    CHECK(m_result(GIVES("54")) == 54 && each(folder, 0, NULL) == 2 + 2);
+    for (i = 0; i < 2; i++) {
+        snprintf(other, sizeof other, "%s/%s", folder, others[i]);
+        CHECK(rmdir(other) == 0);
+    }
+    CHECK(m_result(GIVES("52")) == 52 && m_result(GIVES("54")) == 54 && starts() == before + 1);
+    CHECK(m_result(GIVES("51")) == 51 && starts() == before + 2);
+    use("DTL_CACHE_BYTES", "1G");
+    CHECK(each(folder, 0, age) == 3);
+    CHECK(m_result(GIVES("55")) == 55 && each(folder, 0, NULL) == 4); /* they fit */
+    use("DTL_CACHE_BYTES", "0");
+    before = starts();
+    CHECK(m_result(GIVES("55")) == 55 && m_result(GIVES("55")) == 55 && starts() == before + 2);
+    CHECK(setenv("DTL_CACHE_BYTES", "much", 1) == 0);
+    CHECK_OK(dtl_finalize());
+    CHECK_STATUS(dtl_init(NULL), DTL_ERROR_INVALID_ARGUMENT);
+    unsetenv("DTL_CACHE_BYTES");
+    CHECK(setenv("DTL_CACHE_DIR", m_folder, 1) == 0);
+    CHECK_OK(dtl_init(NULL));
+    m_remove(folder);
+}
+
 static void cut(const char *path) {
     struct stat about;
     CHECK(stat(path, &about) == 0 && truncate(path, about.st_size / 2) == 0);
@@ -431,6 +478,7 @@ int main(int argc, char **argv) {
     CHECK_OK(dtl_init(NULL));
     test_hits();
     test_includes();
+    test_limit();
     test_damage();
     test_folders();
     test_links_of_others();

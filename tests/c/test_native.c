@@ -423,6 +423,13 @@ static void test_slot_failures(void) {
     CHECK(poison == &far);
     CHECK_OK(dtl_backend_unregister(backend));
     CHECK_STATUS(dtl_backend_set_error(NULL), DTL_ERROR_NULL_POINTER);
+    /* Replaced and cut, not refused. */
+    char longest[5001];
+    memset(longest, 'x', 5000);
+    longest[5000] = 0;
+    CHECK_OK(dtl_backend_set_error("caf\xe9"));
+    CHECK_OK(dtl_backend_set_error(longest));
+    CHECK_OK(dtl_backend_set_error("")); /* the text is for the next slot of this thread that fails */
 }
 
 static int warnings_of_destroy;

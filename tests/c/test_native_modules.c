@@ -27,6 +27,12 @@ static dtl_status_t create(void *self, int32_t device, uint64_t flags, void **ou
     return DTL_SUCCESS;
 }
 
+static dtl_status_t two(void *self, int32_t *out) {
+    CHECK(self == &slots);
+    *out = 2;
+    return DTL_SUCCESS;
+}
+
 static dtl_status_t one(void *self, void *stream) {
     CHECK(self == &slots && stream == &a_stream);
     return DTL_SUCCESS;
@@ -94,8 +100,10 @@ static dtl_exec_vtable_t whole(void) {
 
 static dtl_status_t add(const char *name, const dtl_exec_vtable_t *exec, dtl_backend_t *out) {
     dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    dtl_device_vtable_t device = DTL_DEVICE_VTABLE_INIT;
+    device.count = two, device.set = far_set, device.get = far_get_device;
     table.auto_priority = INT32_MIN;
-    table.exec = exec;
+    table.device = &device, table.exec = exec;
     return dtl_backend_register(name, &table, &slots, 0, out);
 }
 
@@ -141,7 +149,7 @@ int main(void) {
     dtl_module_t module = {77}, other;
     const dtl_source_file_t file = {"x.h", "inside", 0, 0};
     dtl_kernel_t kernel = {77}, plain;
-    dtl_stream_t stream;
+    dtl_stream_t stream, far_stream;
     dtl_backend_t card;
     char log[64];
     void *pointer = log;
@@ -209,6 +217,13 @@ int main(void) {
     slots.failure = DTL_SUCCESS;
     launch.grid[1] = 0;
     CHECK_STATUS(dtl_kernel_launch(stream, plain, &launch, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
+
+    launch.grid[1] = 1;
+    CHECK_OK(dtl_stream_create(card, 1, 0, &far_stream));
+    CHECK_STATUS(dtl_kernel_launch(far_stream, plain, &launch, args, sizes, 2), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("kernel 'k' was compiled for device 0 and the stream is of device 1");
+    CHECK(slots.launches == 3);
+    CHECK_OK(dtl_stream_destroy(far_stream));
 
     CHECK_OK(dtl_kernel_destroy(plain));
     CHECK(slots.kernels == 1 && slots.modules == 1);

@@ -195,6 +195,8 @@ static void test_staged(void) {
     CHECK_OK(dtl_explain(text, sizeof text, &len));
     CHECK(strstr(text, "collectives of device memory over nccl: staged where need be") != NULL);
     sums(staging, me, ranks);
+    CHECK_OK(dtl_explain(text, sizeof text, &len));
+    CHECK(strstr(text, "allreduce by nccl: executed by the backend itself") != NULL);
     CHECK_OK(dtl_comm_destroy(staging));
 }
 
@@ -323,6 +325,76 @@ static void take_buffers(void) {
     CHECK_OK(dtl_mem_alloc(cuda, DTL_MEMORY_DEVICE, ROOM, 0, (void **)&result));
 }
 
+static dtl_comm_t stuck;
+
+static void *registers(void *status) {
+    *(dtl_status_t *)status = dtl_comm_register(stuck, device, ROOM);
+    return NULL;
+}
+
+/* A registration that does not end. Other threads can start and test a collective meanwhile. Then the registration and
+ * the collective fail with a timeout, and nothing hangs. */
+static void test_stuck_registration(void) {
+    dtl_status_t status = DTL_SUCCESS;
+    dtl_request_t request;
+    pthread_t thread;
+    int32_t done = 1;
+    CHECK_OK(dtl_comm_dup(comm, &stuck));
+    setenv("FAKE_NCCL_STUCK", "1", 1);
+    CHECK(pthread_create(&thread, NULL, registers, &status) == 0);
+    usleep(200000);
+    CHECK_OK(dtl_comm_iallreduce(stuck, device, result, COUNT, DTL_DTYPE_INT32, DTL_OP_SUM, &request));
+    CHECK_OK(dtl_request_test(request, &done, NULL));
+    CHECK(!done);
+    CHECK(pthread_join(thread, NULL) == 0 && status == DTL_ERROR_TIMEOUT);
+    CHECK_STATUS(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_TIMEOUT);
+    CHECK(strstr(dtl_last_error(), "ncclCommRegister was still in progress") != NULL);
+    CHECK_OK(dtl_comm_destroy(stuck));
+    /* Destroying the communicator ends the registration. */
+    CHECK_OK(dtl_comm_dup(comm, &stuck));
+    CHECK(pthread_create(&thread, NULL, registers, &status) == 0);
+    usleep(200000);
+    CHECK_OK(dtl_comm_destroy(stuck));
+    CHECK(pthread_join(thread, NULL) == 0 && status == DTL_ERROR_CANCELED);
+    unsetenv("FAKE_NCCL_STUCK");
+}
+
+static int registered(void) { return live_objects("DTL_NCCL_LIBRARY", "fake_nccl_registered"); }
+
+/* Buffers that are used again and again are registered with NCCL; those of the host's memory with what is below. */
+static void test_buffers(void) {
+    const int before = is_fake() ? registered() : 0;
+    dtl_request_t request;
+    dtl_comm_t copy;
+    CHECK_OK(dtl_comm_dup(comm, &copy));
+    CHECK_OK(dtl_comm_register(comm, device, ROOM));
+    CHECK_OK(dtl_comm_register(comm, result, ROOM));
+    CHECK_OK(dtl_comm_register(copy, device, ROOM));
+    CHECK_OK(dtl_comm_register(comm, here, sizeof here));
+    CHECK(!is_fake() || registered() == before + 3);
+    CHECK_STATUS(dtl_comm_register(comm, device + 1, 4), DTL_ERROR_ALREADY_EXISTS);
+    sums(comm, me, ranks);
+    CHECK_OK(dtl_comm_iallreduce(comm, device, result, COUNT, DTL_DTYPE_INT32, DTL_OP_SUM, &request));
+    CHECK_STATUS(dtl_comm_deregister(comm, device), DTL_ERROR_BUSY);
+    CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_comm_deregister(comm, device));
+    CHECK_STATUS(dtl_comm_deregister(comm, device), DTL_ERROR_NOT_FOUND);
+    CHECK(!is_fake() || registered() == before + 2);
+    CHECK_OK(dtl_comm_deregister(comm, here));
+    CHECK_OK(dtl_comm_destroy(copy)); /* deregisters what is left */
+    CHECK(!is_fake() || registered() == before + 1);
+    if (is_fake()) {
+        setenv("FAKE_NCCL_FAIL", "ncclCommRegister:0:2", 1);
+        CHECK_STATUS(dtl_comm_register(comm, device, ROOM), DTL_ERROR_NCCL);
+        setenv("FAKE_NCCL_FAIL", "ncclCommDeregister:0:2", 1);
+        CHECK_STATUS(dtl_comm_deregister(comm, result), DTL_ERROR_NCCL);
+        unsetenv("FAKE_NCCL_FAIL");
+        CHECK_STATUS(dtl_comm_deregister(comm, result), DTL_ERROR_NOT_FOUND);
+        test_stuck_registration();
+    }
+    sums(comm, me, ranks);
+}
+
 static void suite(int argc, char **argv) {
     start(argc, argv);
     CHECK_OK(dtl_backend_get("cuda", &cuda));
@@ -337,6 +409,7 @@ static void suite(int argc, char **argv) {
     test_dtypes();
     test_requests();
     test_made_from_others();
+    test_buffers();
     test_out_of_step();
     sums(comm, me, ranks);
     CHECK_OK(dtl_comm_destroy(comm));

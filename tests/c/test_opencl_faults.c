@@ -84,6 +84,49 @@ static void test_memory(void) {
     CHECK(strstr(kind.name, "CL_MEM_ALLOC_HOST_PTR") != NULL && (kind.properties & DTL_MEMORY_HOST_ACCESSIBLE) != 0);
 }
 
+static dtl_stream_t with_priority(int32_t priority, int hint) {
+    dtl_stream_t stream;
+    fake->priority = 0;
+    CHECK_OK(dtl_stream_create_with_priority(cl, 0, 0, priority, &stream));
+    CHECK(fake->priority == hint);
+    return stream;
+}
+
+/* Priorities, as the extension names them: high 1, low 4, and no name for queues without one. */
+static void test_priorities(void) {
+    static const struct { int32_t wanted; int hint; } all[] = {{-1, 1}, {1, 4}, {0, 0}, {INT32_MIN, 1}, {INT32_MAX, 4}};
+    int32_t least = 7, greatest = 7;
+    uint64_t elapsed;
+    dtl_stream_t stream = {7};
+    dtl_event_t first, second;
+    size_t i;
+    CHECK_OK(dtl_stream_priority_range(cl, 1, &least, &greatest));
+    CHECK(least == 1 && greatest == -1);
+    for (i = 0; i < sizeof all / sizeof all[0]; i++) CHECK_OK(dtl_stream_destroy(with_priority(all[i].wanted, all[i].hint)));
+    FAILS("clCreateCommandQueueWithProperties", -35, dtl_stream_create_with_priority(cl, 0, 0, -1, &stream), DTL_ERROR_OPENCL,
+          "CL_INVALID_QUEUE_PROPERTIES (-35)");
+    CHECK(stream.id == 7);
+    /* Such a queue has what others have: its events have times. */
+    stream = with_priority(-1, 1);
+    CHECK_OK(dtl_event_create(cl, 0, &first));
+    CHECK_OK(dtl_event_create(cl, 0, &second));
+    CHECK_OK(dtl_event_record(first, stream));
+    CHECK_OK(dtl_event_record(second, stream));
+    CHECK_OK(dtl_event_wait(second, DTL_TIMEOUT_INFINITE));
+    CHECK_OK(dtl_event_elapsed_ns(first, second, &elapsed));
+    CHECK_OK(dtl_event_destroy(first));
+    CHECK_OK(dtl_event_destroy(second));
+    CHECK_OK(dtl_stream_destroy(stream));
+}
+
+/* A device without the extension, or a loader without the function: one priority. */
+static void test_one_priority(void) {
+    int32_t least = 7, greatest = 7;
+    CHECK_OK(dtl_stream_priority_range(cl, 0, &least, &greatest));
+    CHECK(least == 0 && greatest == 0);
+    CHECK_OK(dtl_stream_destroy(with_priority(-1, 0)));
+}
+
 static void test_copies(void) {
     unsigned char here[BYTES] = {0};
     void *device = take(DTL_MEMORY_DEVICE);
@@ -293,7 +336,7 @@ static void test_old(void) {
     CHECK_OK(dtl_stream_destroy(new_stream(0)));
 }
 
-static void open_over(const char *folder, const char *name) {
+static void open_over(const char *folder, const char *name, int has_priorities) {
     char path[4096];
     void *library;
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -302,7 +345,7 @@ static void open_over(const char *folder, const char *name) {
     CHECK(library != NULL);
     fake = (struct fake_opencl *)dlsym(library, "fake");
     CHECK(fake != NULL);
-    fake->platforms = 2;
+    fake->platforms = 2, fake->has_priorities = has_priorities;
     CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_backend_get("opencl", &cl));
 }
@@ -320,7 +363,7 @@ int main(int argc, char **argv) {
     CHECK(argc == 2);
     if (access(argv[1], R_OK) != 0) SKIP("CL/cl.h was not there to compile tests/opencl/fake.c with (Debian: opencl-c-headers)");
     setenv("POCL_DEVICES", "pthread pthread", 1);
-    open_over(argv[1], "fake.so");
+    open_over(argv[1], "fake.so", 1);
     CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why, NULL));
     if (!yes) SKIP(why);
     CHECK_OK(dtl_backend_supports(cl, "shared_memory", &yes));
@@ -331,6 +374,7 @@ int main(int argc, char **argv) {
     CHECK(yes == 0);
     CHECK_OK(dtl_mem_stats(cl, &before));
     test_memory();
+    test_priorities();
     test_copies();
     test_kernels();
     test_lost();
@@ -339,10 +383,14 @@ int main(int argc, char **argv) {
     CHECK(after.live_count == before.live_count && after.live_bytes == before.live_bytes);
     leave_some();
     close_it();
-    open_over(argv[1], "old.so");
-    test_old();
+    open_over(argv[1], "fake.so", 0);
+    test_one_priority();
     close_it();
-    open_over(argv[1], "broken.so");
+    open_over(argv[1], "old.so", 1);
+    test_old();
+    test_one_priority();
+    close_it();
+    open_over(argv[1], "broken.so", 0);
     CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why, NULL));
     CHECK(yes == 0 && strstr(why, "clFinish") != NULL);
     close_it();

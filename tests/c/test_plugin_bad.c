@@ -152,10 +152,10 @@ static void test_others_load(void) {
     CHECK_OK(dtl_backend_load(in(plugins, "good.so"), NULL));
     unregister("good");
     unregister("good-too");
-    /* Of the whole folder, those that can be had, drops_one_status.so among them (accelerator.so and environment.so are others); twin.so wants the names of good.so, other.so those of
+    /* Of the whole folder, those that can be had, drops_one_status.so, acme.so and traces.so among them (accelerator.so and environment.so are others); twin.so wants the names of good.so, other.so those of
      * the copy that is loaded. */
     CHECK_OK(dtl_backend_load_dir(plugins, &loaded));
-    CHECK(loaded == 5);
+    CHECK(loaded == 7);
     CHECK_OK(dtl_backend_get("good-too", &backend));
     CHECK_OK(dtl_backend_get("bad", &backend));
 }

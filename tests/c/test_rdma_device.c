@@ -220,6 +220,35 @@ static void combinations(void) {
     CHECK(counter("reg_mr") == made && exports == 2);
 }
 
+/* Memory of the program that it has registered: nothing is copied on the other side. */
+static void registered(void) {
+    const int rails = config.rails == 2 ? 2 : 1;
+    const uint64_t before = counter("mrs");
+    dtl_request_t request;
+    dtl_comm_t copy;
+    CHECK_OK(dtl_comm_register(comm, outs[PLAIN], ROOM));
+    CHECK_OK(dtl_comm_register(comm, ins[PLAIN], ROOM));
+    CHECK(counter("mrs") == before + (uint64_t)(2 * rails));
+    exchange(MIB, PLAIN, DIRECT, 3, 0);
+    CHECK(far_self.copies == 0);
+    exchange(MIB, DIRECT, PLAIN, 3, 1);
+    CHECK(far_self.copies == 0);
+    CHECK_OK(dtl_comm_irecv(comm, ins[PLAIN] + 8, MIB, DTL_DTYPE_BYTE, other(), 3, &request));
+    CHECK_STATUS(dtl_comm_deregister(comm, ins[PLAIN]), DTL_ERROR_BUSY);
+    CHECK_OK(dtl_comm_deregister(comm, outs[PLAIN]));
+    CHECK_OK(dtl_request_cancel(request));
+    CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(60000), NULL), DTL_ERROR_CANCELED);
+    CHECK_OK(dtl_comm_deregister(comm, ins[PLAIN]));
+    CHECK(counter("mrs") == before);
+    exchange(MIB, PLAIN, DIRECT, 3, 0);
+    CHECK(far_self.copies == 1);
+    CHECK_OK(dtl_comm_dup(comm, &copy));
+    CHECK_OK(dtl_comm_register(copy, outs[PLAIN], ROOM));
+    CHECK(counter("mrs") == before + (uint64_t)rails);
+    CHECK_OK(dtl_comm_destroy(copy)); /* deregisters what is left */
+    CHECK(counter("mrs") == before);
+}
+
 /* What fits is there, and no more; a short buffer is the host's; to itself. */
 static void cuts(void) {
     const uint64_t rooms[] = {5000, 300000};
@@ -359,7 +388,13 @@ static void refusals(void) {
     exchange(MIB, DIRECT, OURS, 0, 0);
     exchange(MIB, DIRECT, OURS, 0, 1);
     CHECK(far_self.copies == 1 && exports == before + 1); /* asked once */
+    CHECK_STATUS(dtl_comm_register(comm, outs[DIRECT], ROOM), DTL_ERROR_NOT_SUPPORTED); /* and again for this call */
+    CHECK(exports == before + 2);
     no_export = DTL_SUCCESS;
+    CHECK_OK(dtl_comm_register(comm, outs[DIRECT], ROOM));
+    exchange(MIB, DIRECT, OURS, 0, 2);
+    CHECK(far_self.copies == 0 && exports == before + 3);
+    CHECK_OK(dtl_comm_deregister(comm, outs[DIRECT]));
     CHECK_OK(dtl_mem_free(away, outs[DIRECT]));
     outs[DIRECT] = kept;
     exchange(MIB, DIRECT, DIRECT, 0, 0);
@@ -371,6 +406,8 @@ static void refusals(void) {
     if (me == 0) {
         CHECK(explained("staged through host memory, each message as a whole: 1048640 bytes of away memory cannot be registered"));
         CHECK(explained("ibv_reg_dmabuf_mr: Operation not supported"));
+        CHECK_STATUS(dtl_comm_register(comm, outs[DIRECT], ROOM), DTL_ERROR_NOT_SUPPORTED);
+        CHECK_TEXT("cannot be registered");
     }
     exchange(MIB, DIRECT, DIRECT, 0, 1); /* no other is asked for, either */
     CHECK(me != 0 || far_self.copies == 2);
@@ -392,6 +429,7 @@ static void direct(void) {
     make_buffers();
     comm = open_rdma(0);
     combinations();
+    registered();
     cuts();
     bad_copies();
     looks_move_on(comm, outs[DIRECT], ins[PLAIN], MIB);

@@ -128,6 +128,8 @@ static dtl_status_t dispatch_alloc(void* it) { return own(DTL_OPERATION_ALLOC, i
 static dtl_status_t dispatch_copy(void* it) { return own(DTL_OPERATION_COPY, it); }
 static dtl_status_t dispatch_launch(void* it) { return own(DTL_OPERATION_LAUNCH, it); }
 static dtl_status_t dispatch_compile(void* it) { return own(DTL_OPERATION_COMPILE, it); }
+static dtl_status_t dispatch_free(void* it) { return own(DTL_OPERATION_FREE, it); }
+static dtl_status_t dispatch_instrument(void* it) { return own(DTL_OPERATION_INSTRUMENT, it); }
 
 static dtl_status_t comm_desc(void* it) {
     dtl_comm_t comm;
@@ -201,6 +203,8 @@ struct one {
     X(DISPATCH_COPY, dispatch_copy, dispatch_copy, 0, 0)                           \
     X(DISPATCH_LAUNCH, dispatch_launch, dispatch_launch, 0, 0)                     \
     X(DISPATCH_COMPILE, dispatch_compile, dispatch_compile, 0, 0)                  \
+    X(DISPATCH_FREE, dispatch_free, dispatch_free, 0, 0)                           \
+    X(DISPATCH_INSTRUMENT, dispatch_instrument, dispatch_instrument, 0, 0)         \
     X(COMM_DESC, comm_desc, comm_desc, 0, 0)                                       \
     X(COMM_INFO, comm_info, comm_info, 0, 0)                                       \
     X(TOPOLOGY, topology, topology, 0, 0)                                          \
@@ -214,8 +218,9 @@ struct one {
     X(MEMORY_VTABLE, memory_vtable, memory_table, END(memory_vtable, export_handle), END(memory_vtable, alloc_async), \
       END(memory_vtable, pointer_info))                                            \
     X(TRANSFER_VTABLE, transfer_vtable, transfer_table, END(transfer_vtable, prefetch), 0)     \
-    X(EXEC_VTABLE, exec_vtable, exec_table, END(exec_vtable, module_compile), 0)   \
-    X(COMM_VTABLE, comm_vtable, comm_table, END(comm_vtable, win_create), END(comm_vtable, coll_supports))
+    X(EXEC_VTABLE, exec_vtable, exec_table, END(exec_vtable, module_compile), END(exec_vtable, stream_priorities)) \
+    X(COMM_VTABLE, comm_vtable, comm_table, END(comm_vtable, win_create), END(comm_vtable, coll_supports), \
+      END(comm_vtable, mem_supports))
 
 #define DEFINE(NAME, name, use, ...) START(NAME, name)
 ALL(DEFINE)

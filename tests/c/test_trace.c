@@ -42,6 +42,8 @@ static void bad_paths(void) {
     CHECK_STATUS(dtl_trace_start(in_folder("no/such")), DTL_ERROR_NOT_FOUND);
     CHECK(strstr(dtl_last_error(), "no/such") != NULL);
     CHECK_STATUS(dtl_trace_start("/proc/self/status/x"), DTL_ERROR_UNAVAILABLE);
+    CHECK_STATUS(dtl_trace_start("/proc/x.json"), DTL_ERROR_UNAVAILABLE);
+    CHECK(strstr(dtl_last_error(), "name another folder") != NULL);
     CHECK_STATUS(dtl_trace_start(folder), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_trace_start("/dev/null"), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(dtl_last_error(), "/dev/null") != NULL && strstr(dtl_last_error(), "remove") == NULL);

@@ -66,10 +66,10 @@ static void check_reason(dtl_win_t win, const char *why) {
 static const char *reason_of_given(void) {
     if (strcmp(kind, "self") == 0) return "every rank reaches";
 #define SHM_REASON "memory of the program's own is not shared between processes, as that of dtl_win_allocate is"
-    const char *cma = getenv("DTL_CMA");
-    const int is_off = cma != NULL && strcmp(cma, "off") == 0;
+    const char *copy = getenv("DTL_SHM_COPY");
+    const int is_off = copy != NULL && strcmp(copy, "cells") == 0;
     if (strcmp(kind, "shm") == 0 && ranks == 1) return SHM_REASON ")";
-    if (strcmp(kind, "shm") == 0 && is_off) return SHM_REASON "; no copies by the kernel: DTL_CMA=off)";
+    if (strcmp(kind, "shm") == 0 && is_off) return SHM_REASON "; no copies by the kernel: DTL_SHM_COPY=cells)";
     if (strcmp(kind, "shm") == 0 && is_hidden) return SHM_REASON "; no copies by the kernel: memory of rank ";
     if (strcmp(kind, "shm") == 0) return SHM_REASON "; the kernel copies puts and gets within a node)";
     if (strcmp(kind, "hier") == 0)
@@ -82,7 +82,8 @@ static void test_way(dtl_comm_t of) {
     void *base = NULL;
     dtl_win_t win;
     dtl_win_info_t info = DTL_WIN_INFO_INIT;
-    const int is_own = strcmp(kind, "mailwin") == 0 || strcmp(kind, "mailput") == 0 || strcmp(kind, "rdma") == 0;
+    const int is_own = strcmp(kind, "mailwin") == 0 || strcmp(kind, "mailput") == 0 || strcmp(kind, "rdma") == 0 ||
+                       strcmp(kind, "libfabric") == 0;
     const int is_shared = strcmp(kind, "shm") == 0 || strcmp(kind, "self") == 0;
     CHECK_OK(dtl_win_allocate(of, 8, 1, &base, &win));
     CHECK_OK(dtl_win_info(win, 0, &info));

@@ -459,7 +459,7 @@ static void run_case(const char *program, int number, const char *how) {
     size_t got;
     FILE *pipe;
     int status;
-    snprintf(command, sizeof command, "%s '%s' -n 3 --on-failure=continue '%s' %s %s 2>&1", strcmp(how, "messages") == 0 ? "DTL_CMA=off" : "",
+    snprintf(command, sizeof command, "%s '%s' -n 3 --on-failure=continue '%s' %s %s 2>&1", strcmp(how, "messages") == 0 ? "DTL_SHM_COPY=cells" : "",
              getenv("DTL_TEST_DTLRUN"), program, cases[number].name, how);
     pipe = popen(command, "r");
     CHECK(pipe != NULL);

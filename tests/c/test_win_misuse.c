@@ -168,7 +168,7 @@ static void test_time_limit(void) {
     CHECK_OK(dtl_win_lock(wins[1], DTL_LOCK_EXCLUSIVE, 0));
     CHECK_STATUS(dtl_win_lock(wins[0], DTL_LOCK_SHARED, 0), DTL_ERROR_TIMEOUT);
     TEXT("target 0");
-    TEXT("within 500 ms");
+    TEXT("within 2000 ms");
     TEXT("another rank has it: 1");
     CHECK_STATUS(dtl_win_put(wins[0], &value, 1, DTL_DTYPE_INT64, 0, 0), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_win_unlock(wins[1], 0));
@@ -197,7 +197,7 @@ static void test_finalize(void) {
 int main(void) {
     dtl_win_info_t info = DTL_WIN_INFO_INIT;
     CHECK_OK(dtl_init(NULL));
-    CHECK_OK(dtl_comm_threads(2, UINT64_C(500000000), comms));
+    CHECK_OK(dtl_comm_threads(2, UINT64_C(2000000000), comms));
     both(make);
     test_bounds(wins[0]);
     test_types(wins[0]);

@@ -6,12 +6,13 @@
 enum { VICTIM = 1, SIZE = 4096 };
 
 /* Whether the kind has slots for windows. */
-static int is_own(void) { return strcmp(kind, "mailwin") == 0 || strcmp(kind, "mailput") == 0 || strcmp(kind, "rdma") == 0; }
+static int has_atomics(void) { return strcmp(kind, "mailwin") == 0 || strcmp(kind, "rdma") == 0 || strcmp(kind, "libfabric") == 0; }
+static int is_own(void) { return has_atomics() || strcmp(kind, "mailput") == 0; }
 
 static const char *own_way(void) {
     static const char none[] = "the backend's own put and get, the rest by messages";
     if (getenv("DTL_FAKE_VERBS_ATOMICS") != NULL) return none; /* the network card has no atomics */
-    if (strcmp(kind, "mailwin") == 0 || strcmp(kind, "rdma") == 0) return "the backend's own put, get and atomics, locks by messages";
+    if (has_atomics()) return "the backend's own put, get and atomics, locks by messages";
     if (strcmp(kind, "mailput") == 0) return none;
     return "messages, served by the target's calls and a thread";
 }

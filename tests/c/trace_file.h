@@ -1,5 +1,5 @@
 /* Reading a trace: every line is checked to be JSON, events are taken apart, and what has begun must have ended: calls and
- * spans nested within their thread, operations by their id. */
+ * spans nested within their thread, operations by their id. Work of devices and counters stand alone. */
 #ifndef DTL_TESTS_TRACE_FILE_H
 #define DTL_TESTS_TRACE_FILE_H
 
@@ -9,7 +9,7 @@
 
 typedef struct event {
     char phase;
-    char category[32], name[64], id[32];
+    char category[272], name[64], id[32];
     double begin_us, end_us;
     int pid, tid, is_open;
     const char* first; /* its lines: with all arguments */
@@ -18,8 +18,9 @@ typedef struct event {
 
 typedef struct trace {
     char* text;
-    event* events; /* calls, spans and operations, by their begins */
-    int count, has_end;
+    event* events; /* calls, spans and operations, by their begins; work of devices, counters */
+    const char** names; /* lines that name processes and threads */
+    int count, name_count, has_end;
 } trace;
 
 /* What is behind a JSON value; NULL: it is none. */
@@ -101,7 +102,13 @@ static inline void take(trace* all, const char* line) {
     found.tid = (int)number_field(line, "tid");
     found.first = line;
     found.is_open = 1;
-    if (found.phase == 'B' || found.phase == 'b') {
+    if (found.phase == 'X' || found.phase == 'C') {
+        const double duration = number_field(line, "dur");
+        CHECK((found.phase == 'C') == (duration < 0) && found.phase == (field(line, "value") == NULL ? 'X' : 'C'));
+        found.end_us = found.begin_us + (found.phase == 'C' ? 0 : duration);
+        found.is_open = 0;
+    }
+    if (strchr("BbXC", found.phase) != NULL) {
         if ((all->count & (all->count - 1)) == 0) /* a power of two, or none */
             all->events = (event*)realloc(all->events, ((size_t)all->count * 2 + 1) * sizeof *all->events);
         CHECK(all->events != NULL);
@@ -110,6 +117,10 @@ static inline void take(trace* all, const char* line) {
     }
     if (found.phase != 'E' && found.phase != 'e') {
         CHECK(found.phase == 'M' || found.phase == 'i');
+        if (found.phase == 'i') return;
+        all->names = (const char**)realloc(all->names, ((size_t)all->name_count + 1) * sizeof *all->names);
+        CHECK(all->names != NULL);
+        all->names[all->name_count++] = line;
         return;
     }
     /* The innermost that is open. */
@@ -185,12 +196,28 @@ static inline const event* nth(const trace* all, const char* name, int n) {
     exit(1);
 }
 
+/* How many names a process (tid 0) or a thread is given; the last one is copied. */
+static inline int named(const trace* all, const char* kind, int pid, int tid, char* name, size_t cap) {
+    int i, count = 0;
+    for (i = 0; i < all->name_count; i++) {
+        const char* line = all->names[i];
+        char found[64];
+        text_field(line, "name", found, sizeof found);
+        if (strcmp(found, kind) != 0 || (int)number_field(line, "pid") != pid) continue;
+        if (tid != 0 && (int)number_field(line, "tid") != tid) continue;
+        text_field(field(line, "args"), "name", name, cap);
+        count++;
+    }
+    return count;
+}
+
 static inline int is_within(const event* inner, const event* outer) {
     return inner->tid == outer->tid && inner->begin_us >= outer->begin_us && inner->end_us <= outer->end_us;
 }
 
 static inline void free_trace(trace* all) {
     free(all->events);
+    free(all->names);
     free(all->text);
 }
 

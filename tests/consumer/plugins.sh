@@ -17,7 +17,13 @@ misuse() { refused "misuse: $2" "$2" misuse "-DARGUMENTS=$1"; }
     ! ldd "$folder/libtwo.parts.so" | grep libdtl; } >"$log" 2>&1
 report plugin $?
 
-for name in pool workers tcp; do
+# Both forms of one backend, and the static one as an installed component.
+{ project both both -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib && "$work/both/consumer" &&
+    cmake --install "$work/both" && grep -qx 'static = "libdtl_backend_both_forms.a"' "$folder/libboth-forms.dtl.toml" &&
+    project linked linked -DWANTED=both-forms && "$work/linked/consumer" | grep "the memory of both-forms is used up"; } >"$log" 2>&1
+report both $?
+
+for name in pool workers tcp sim sim_cpp; do
     { project "example-$name" "../../examples-plugins/$name" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib &&
         cmake --install "$work/example-$name" && project "component-$name" component "-DWANTED=$name" &&
         [ -e "$work/component-$name/lib$name.so" ]; } >"$log" 2>&1
@@ -31,7 +37,10 @@ refused "component of a newer ABI" "works with ABI versions 90 to 91, and this p
 rm "$folder/libbroken.dtl.toml" "$folder/libnew.dtl.toml"
 refused "component that nobody installed" "Known: MPI" component -DWANTED=nothing
 
-misuse "NAME;x;STATIC;MODULE;SOURCES;no_entry.c" "not 'STATIC;MODULE'"
+misuse "NAME;x;SHARED;MODULE;STATIC;SOURCES;no_entry.c" "MODULE and SHARED are both plugins"
+misuse "NAME;x;STATIC;SOURCES;no_entry.c" "defines neither dtl_plugin_entry_v1 nor dtl_backend_x_table"
+misuse "NAME;x;MODULE;SOURCES;undefined.c" nowhere_defined
+misuse "NAME;x;STATIC;SHARED;SOURCES;undefined.c" nowhere_defined
 misuse "NAME;a/b;MODULE;SOURCES;no_entry.c;COMPONENTS;comm" "NAME 'a/b'"
 misuse "MODULE;SOURCES;no_entry.c;COMPONENTS;comm" "NAME ''"
 misuse "NAME;x;MODULE;COMPONENTS;comm" "SOURCES are missing"
@@ -61,6 +70,39 @@ template() { # name components
 added() { # name : lines of C that are not in the template, without empty ones and those that are comments only
     diff -r --exclude=build "$work/new-$1.before" "$work/new-$1" | grep '^>' | grep -vc '^> *$\|^> */\*\|^> *\*.*\*/$'
 }
+# The exec component works as it is written.
+for language in c c++; do
+    { "$prefix/bin/dtl-info" new-backend npu --components exec --language $language --dir "$work/npu-$language" &&
+        cmake -S "$work/npu-$language" -B "$work/npu-$language/build" -DCMAKE_PREFIX_PATH="$prefix" &&
+        cmake --build "$work/npu-$language/build" && ctest --test-dir "$work/npu-$language/build" | tee "$work/ctest" &&
+        grep -q "npu.loads .* Passed" "$work/ctest" && grep -q "npu.conformance .* Passed" "$work/ctest"; } >"$log" 2>&1
+    report "template-exec-$language" $?
+done
+# The function of the template that sets a failure's text works in both forms.
+template_forms() {
+    local made=$work/new-forms
+    "$prefix/bin/dtl-info" new-backend forms --components memory --dir "$made" &&
+        sed -i 's/\*out_yes = 0; .*/*out_yes = 1;/' "$made/plugin.c" && sed -i 's/NAME forms MODULE/& STATIC/' "$made/CMakeLists.txt" &&
+        cmake -S "$made" -B "$made/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib \
+            -DCMAKE_EXPORT_COMPILE_COMMANDS=ON &&
+        cmake --build "$made/build" && cmake --install "$made/build" &&
+        [ "$(grep -c '"command":.*-Werror.*memory\.c' "$made/build/compile_commands.json")" = 2 ] &&
+        project forms linked -DWANTED=forms && "$work/forms/consumer" | grep "memory_alloc is not written yet"
+}
+template_forms >"$log" 2>&1
+report template-forms $?
+# STATIC alone makes no file that a test could load: there are no tests. In a project without C it can be registered, too.
+template_static() {
+    local made=$work/new-alone
+    "$prefix/bin/dtl-info" new-backend alone --components memory,exec --language c++ --dir "$made" &&
+        sed -i 's/NAME alone MODULE/NAME alone STATIC/' "$made/CMakeLists.txt" &&
+        cmake -S "$made" -B "$made/build" -DCMAKE_PREFIX_PATH="$prefix" && cmake --build "$made/build" &&
+        nm "$made/build/libdtl_backend_alone.a" | grep -q ' T dtl_register_backend_alone$' &&
+        ctest --test-dir "$made/build" 2>&1 | tee "$work/ctest" && grep -q "No tests were found" "$work/ctest"
+}
+template_static >"$log" 2>&1
+report template-static $?
+
 for name in ram uds; do
     { if [ $name = uds ]; then template uds comm; else template ram device,memory,transfer; fi &&
         lines=$(added $name) && echo "$lines lines" && [ "$lines" -gt 10 ] && [ "$lines" -le 150 ]; } >"$log" 2>&1

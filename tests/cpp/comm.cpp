@@ -100,14 +100,30 @@ static void derived(dtl::comm_ref world)
     const int before = (rank + size - 1) % size;
     const dtl_recv_info_t found = copy->probe(before, 5);
     std::vector<double> got(found.size_bytes / sizeof(double));
+    copy->register_buffer(got);
     CHECK(got.size() == static_cast<size_t>(before) + 3);
     copy->recv(got.data(), got.size(), before, 5);
     CHECK(got.front() == before && got.back() == before);
+    copy->deregister_buffer(got);
+    copy->register_buffer(got.data(), 1);
+    copy->deregister_buffer(got.data());
     sending.wait();
     world.barrier(); // who shrinks ends what others still wait for on the communicator
     const dtl::comm left = copy->shrink(); // nobody failed: all are left
     CHECK(left->size() == size && left->rank() == rank);
     left->barrier();
+    // One rank revokes it: calls of all ranks fail, until they make another.
+    dtl_status_t status = DTL_SUCCESS;
+    if (rank == size - 1) left->revoke();
+    try {
+        for (;;) left->barrier();
+    } catch (const dtl::error &error) {
+        status = error.status();
+    }
+    CHECK(status == DTL_ERROR_REVOKED);
+    const dtl::comm again = left->shrink();
+    CHECK(again->size() == size);
+    again->barrier();
 }
 
 // With a driver and an NCCL that are none (runs.txt) a device for each rank; else it says what is missing.

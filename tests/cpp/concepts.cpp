@@ -306,10 +306,19 @@ static void memory_of_a_class()
                               DTL_MEMORY_PAGEABLE));
     {
         Space bent;
-        bent.shift = 1, bent.promised = 3;
+        bent.shift = 1;
         const auto odd = dtl::register_backend("odd", std::move(bent));
         CHECK_STATUS(dtl_mem_alloc(odd.get(), DTL_MEMORY_DEVICE, 100, 64, &first), DTL_ERROR_BACKEND);
         CHECK(told("not aligned to 64") && counted.live == 0);
+    }
+    {
+        Space bent;
+        bent.promised = 3;
+        const auto odd = dtl::register_backend("odd", std::move(bent));
+        for (const uint64_t alignment : {uint64_t{0}, uint64_t{64}}) {
+            CHECK_STATUS(dtl_mem_alloc(odd.get(), DTL_MEMORY_DEVICE, 100, alignment, &first), DTL_ERROR_BACKEND);
+            CHECK(told("alignment is 3") && counted.live == 0);
+        }
         CHECK_STATUS(dtl_mem_kind_info(odd.get(), DTL_MEMORY_DEVICE, &info), DTL_ERROR_BACKEND);
         CHECK(told("alignment is 3"));
     }

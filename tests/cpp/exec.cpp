@@ -153,11 +153,29 @@ static void kernels(dtl::backend_ref host)
     dtl::kernel kernel(add_one, nullptr, host);
     dtl::buffer<int> data(32, DTL_MEMORY_HOST, host);
     data.fill(0);
+    const dtl::launch_history history(2);
+    CHECK(history.read().empty());
     stream->launch(kernel, dtl::grid{4}, dtl::block{8}, data.data(), 5);
     stream->synchronize();
     for (int value : data) {
         CHECK(value == 5);
     }
+    for (uint32_t blocks = 1; blocks <= 3; blocks++) {
+        stream->launch(kernel, dtl::grid{blocks}, dtl::block{1}, data.data(), 0);
+    }
+    stream->synchronize();
+    const std::vector<dtl_launch_record_t> last = history.read();
+    CHECK(last.size() == 2 && last[0].grid[0] == 2 && last[1].grid[0] == 3 && last[1].number == 4);
+    CHECK(last[1].kernel.id == kernel.get().id && last[1].stream.id == stream.get().id);
+    CHECK(history.read("a function", 1).size() == 1 && history.read("a function", 1)[0].number == 4);
+    CHECK(history.read("another").empty());
+}
+
+static void history_ends()
+{
+    uint64_t count = 77;
+    CHECK_STATUS(dtl_launch_history_read(nullptr, nullptr, 0, &count), DTL_ERROR_INVALID_STATE);
+    CHECK(thrown([] { dtl::launch_history(UINT64_MAX); }) == DTL_ERROR_LIMIT);
 }
 
 int main()
@@ -173,5 +191,6 @@ int main()
     ordered_memory(host);
     adopted_memory(host);
     kernels(host);
+    history_ends();
     std::puts("exec: all checks passed");
 }

@@ -3,7 +3,11 @@
 
 #include <dtl.hpp>
 
+#include <cstddef>
+#include <dlfcn.h>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdlib.h>
 #include <string>
 
@@ -69,6 +73,56 @@ static void folder(const std::string &plugins)
     }
 }
 
+static std::string text_of(const std::string &path)
+{
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+static std::size_t count_of(const std::string &text, const std::string &part)
+{
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at++) count++;
+    return count;
+}
+
+/// What a plugin of classes records, with this library, an older one and without one.
+static void recorder(const std::string &plugins)
+{
+    const own_folder own;
+    const std::string path = own.path() + "/trace.json";
+    dtl::backend_ref::load((plugins + "/traces.so").c_str());
+    void *module = dlopen((plugins + "/traces.so").c_str(), RTLD_NOW | RTLD_NOLOAD);
+    CHECK(module != nullptr);
+    const auto *found = static_cast<const dtl_host_api_t *const *>(dlsym(module, "test_host"));
+    CHECK(found != nullptr && dlclose(module) == 0);
+    dtl_host_api_t older = **found;
+    older.struct_size = offsetof(dtl_host_api_t, trace_counter);
+    const dtl::trace_recorder recorders[] = {dtl::trace_recorder(), dtl::trace_recorder(&older),
+                                             dtl::trace_recorder(*found)};
+    CHECK(!recorders[2].is_on() && recorders[2].now() != 0 && recorders[1].now() == 0);
+    dtl::trace trace(path);
+    for (const dtl::trace_recorder &one : recorders) {
+        dtl_trace_span_t work = DTL_TRACE_SPAN_INIT;
+        const dtl::trace_recorder::span outer(one, "class", "outer");
+        const dtl::trace_recorder::span inner(one, "class", "inner", "seven");
+        work.track = one.track("class: device", "stream");
+        work.category = "copy";
+        work.name = "upload";
+        work.begin_ns = one.now();
+        work.end_ns = one.now();
+        one.record(work);
+        one.counter(work.track, "queue", 3);
+        CHECK(one.is_on() == (&one == &recorders[2]) && (work.track != 0) == one.is_on());
+    }
+    trace.stop();
+    const std::string text = text_of(path);
+    for (const char *part : {"\"name\":\"upload\"", "\"what\":\"seven\"", "\"name\":\"queue\"", "\"rank 0: class: device\""}) {
+        CHECK(count_of(text, part) == 1);
+    }
+    CHECK(count_of(text, "\"name\":\"outer\"") == 2 && text.find("unfinished") == std::string::npos);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
@@ -76,5 +130,6 @@ int main(int argc, char **argv)
     one_file(argv[1]);
     bad_file(argv[1]);
     folder(argv[1]);
+    recorder(argv[1]);
     std::puts("plugins: all checks passed");
 }

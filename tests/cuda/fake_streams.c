@@ -23,7 +23,7 @@ typedef struct stream {
     struct stream* next; /* of the context's */
     context_t* context;
     work_t *first, *last;
-    int busy, closing, counted;
+    int busy, closing, counted, priority;
 } stream_t;
 
 /* ---- streams ------------------------------------------------------------------------------------ */
@@ -114,6 +114,29 @@ API code_t cuStreamCreate(stream_t** stream, unsigned flags) {
     (*stream)->counted = 1;
     fake_count++;
     UNLOCK();
+    return SUCCESS;
+}
+
+/* Like many cards: 0 is the lowest. The priority is only kept, for tests (cuStreamGetPriority, in any thread). */
+API code_t cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+    BEGIN(cuCtxGetStreamPriorityRange);
+    *least = 0, *greatest = -5;
+    return SUCCESS;
+}
+
+API code_t cuStreamCreateWithPriority(stream_t** stream, unsigned flags, int priority) {
+    BEGIN(cuStreamCreateWithPriority);
+    if (flags > 1 || priority > 0 || priority < -5) return INVALID_VALUE;
+    LOCK();
+    *stream = new_stream(fake_current());
+    (*stream)->counted = 1, (*stream)->priority = priority;
+    fake_count++;
+    UNLOCK();
+    return SUCCESS;
+}
+
+API code_t cuStreamGetPriority(stream_t* stream, int* priority) {
+    *priority = stream->priority;
     return SUCCESS;
 }
 

@@ -11,8 +11,9 @@ use std::process::Command;
 const PROGRAMS: [&str; 4] = ["dtl-info", "dtlrun", "dtl-ctk", "dtl-bench"];
 /// Folders of this repository that commands name with a relative path.
 const FOLDERS: [&str; 5] = ["tests/", "tools/", "examples-c/", "examples-cpp/", "mpi/"];
-/// Environment variables that the library does not read: Cargo's build of a Rust program does.
-const OF_BUILDS: [&str; 1] = ["DTL_LIB_DIR"];
+/// Environment variables that the library does not read: Cargo's build of a Rust program and the
+/// plugin libfabric do.
+const OF_OTHERS: [&str; 2] = ["DTL_LIB_DIR", "DTL_BACKEND_LIBFABRIC_ROOT"];
 
 #[test]
 fn every_shell_block_is_valid() {
@@ -144,7 +145,7 @@ fn check_word(word: &str) -> Result<(), String> {
     let known = |exists: bool| if exists { Ok(()) } else { Err(format!("{word} does not exist")) };
     if let Some((name, _)) = word.split_once('=') {
         if name.starts_with("DTL_") {
-            known(OF_BUILDS.contains(&name) || variables().contains(name))?;
+            known(OF_OTHERS.contains(&name) || variables().contains(name))?;
         } else if let Some(option) = name.strip_prefix("-DDTL_") {
             let is_in = |path: &str| {
                 let file = std::fs::read_to_string(root().join(path)).unwrap();

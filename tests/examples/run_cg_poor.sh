@@ -4,7 +4,7 @@
 #
 # Usage: run_cg_poor.sh CASE CG MATRIX DTLRUN
 #   small-shm   /dev/shm is a tmpfs of 64 KiB, as in a container
-#   no-cma      DTL_CMA=off: no rank reads another's memory
+#   no-cma      DTL_SHM_COPY=cells: no rank reads another's memory
 #   nobody      an unprivileged user, in processes that may not be read (dumpable 0)
 # What the machine does not allow is skipped (exit status 77).
 set -u
@@ -51,8 +51,8 @@ small_shm() {
 }
 
 no_cma() {
-    solve env DTL_CMA=off "$dtlrun" -n 4 "$cg" "$matrix" --reproducible
-    moves "two copies (DTL_CMA=off)"
+    solve env DTL_SHM_COPY=cells "$dtlrun" -n 4 "$cg" "$matrix" --reproducible
+    moves "two copies (DTL_SHM_COPY=cells)"
 }
 
 # A program that its user may run but not read is not dumpable: nobody may read its memory.

@@ -1,6 +1,6 @@
 /* Messages and collectives above 4 GiB: sizes that 32 bits cannot hold. Two ranks, 14 GiB of memory.
  *
- *     dtlrun -n 2 large          (shm: fetched by the kernel, or with DTL_CMA=off through the rings)
+ *     dtlrun -n 2 large          (shm: fetched by the kernel, or with DTL_SHM_COPY=cells through the rings)
  *     large threads              (two threads of one process)
  *
  * Each byte is a function of its place, so a piece that lands elsewhere is seen. */

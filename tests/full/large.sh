@@ -9,5 +9,5 @@ here=$(dirname "$0")
 cc -std=c11 -O2 -pthread -I "$here/../../include" "$here/large.c" -o "$build/large" \
     "$build/stage/lib/libdtl.so" -Wl,-rpath,"$(realpath "$build")/stage/lib"
 "$build/stage/bin/dtlrun" -n 2 "$build/large"
-DTL_CMA=off "$build/stage/bin/dtlrun" -n 2 "$build/large"
+DTL_SHM_COPY=cells "$build/stage/bin/dtlrun" -n 2 "$build/large"
 "$build/large" threads

@@ -18,3 +18,4 @@ for ranks in 3 4 8; do
     "$here/../oracle/run.sh" windows "$build/stage/bin" "$((cases / 100))" "$ranks" "$build/tests/bin/oracle.mpich" \
         "$build/tests" mpirun.mpich
 done
+mpirun.mpich -n 3 "$build/tests/bin/tests/mpi/plain/windows" own mpich

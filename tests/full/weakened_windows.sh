@@ -15,7 +15,7 @@ field() { # NUMBER: a field of $line; \| is a bar in it
     printf '%s\n' "${line//\\|/$'\r'}" | cut -d '|' -f "$1" | trim
 }
 
-shows='(epoch [0-9]+:|misuse [0-9]+,).*|ranks hang|test_comm_make.c:[0-9]+: .*'
+shows='(epoch [0-9]+:|misuse [0-9]+,|step [0-9]+,).*|ranks hang|signal: [0-9]+|test_comm_make.c:[0-9]+: .*'
 
 # Runs the cases, or the program, with the weakened library.
 attempt() {
@@ -49,8 +49,10 @@ while IFS= read -r line; do
     else
         attempt >"$log" 2>&1
         status=$?
-        if [ $status -eq 1 ] || [ "$only $status" = "test_comm_make 124" ]; then
-            echo "PASS $file: $where, $only fails with: ${new:-(nothing)}: $(grep -m 1 -oE "$shows" "$log" || echo hang)"
+        shown=$(grep -m 1 -oE "$shows" "$log")
+        [ "$only $status" = "test_comm_make 124" ] && status=1 shown=hang
+        if [ $status -eq 1 ] && [ -n "$shown" ]; then
+            echo "PASS $file: $where, $only fails with: ${new:-(nothing)}: $shown"
         else
             echo "FAIL $file: $where, $only ends with status $status in spite of: $old -> $new"
             failed=$((failed + 1))

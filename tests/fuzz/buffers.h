@@ -5,6 +5,7 @@
 #define DTL_TESTS_FUZZ_BUFFERS_H
 
 #include "model.h"
+#include <dlfcn.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -89,14 +90,27 @@ static void faulted(int number, siginfo_t* info, void* context) {
     raise(number);
 }
 
+static int libc_sigaction(int number, const struct sigaction* action, struct sigaction* before) {
+    int (*function)(int, const struct sigaction*, struct sigaction*);
+    *(void**)&function = dlsym(RTLD_NEXT, "sigaction");
+    return function(number, action, before);
+}
+
+/* Replaces the C library's function in the whole process (symbol interposition). Otherwise an OpenCL driver (LLVM) or
+ * an MPI (UCX) that a call loads would replace the handlers of this program. */
+int sigaction(int number, const struct sigaction* action, struct sigaction* before) {
+    const int is_fault = number == SIGSEGV || number == SIGBUS;
+    return libc_sigaction(number, is_fault ? NULL : action, before);
+}
+
 static void watch_faults(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_sigaction = faulted;
     action.sa_flags = SA_SIGINFO | SA_NODEFER;
-    sigaction(SIGSEGV, &action, NULL);
-    sigaction(SIGBUS, &action, NULL);
-    sigaction(SIGABRT, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    libc_sigaction(SIGSEGV, &action, NULL);
+    libc_sigaction(SIGBUS, &action, NULL);
+    libc_sigaction(SIGABRT, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 }
 
 /* ---- Structs. ---- */

@@ -108,8 +108,25 @@ static const char* registered(void)
     return desc->name;
 }
 
+static dtl_status_t load(const dtl_host_api_t* host)
+{
+    dtl_backend_t backend;
+    return host->backend_register(fresh(), &table, NULL, 0, &backend);
+}
+
+static dtl_status_t entry_of_plugin(const dtl_host_api_t* host, dtl_plugin_t* out)
+{
+    dtl_plugin_t plugin = DTL_PLUGIN_INIT;
+    (void)host;
+    plugin.name = "null_plugin", plugin.version = "1", plugin.description = "one backend";
+    plugin.load = load;
+    *out = plugin;
+    return DTL_SUCCESS;
+}
+
 #define MORE(X) \
     X(NONE, dtl_init, (NULL)) \
+    X(NONE, dtl_plugin_register, (entry_of_plugin, &o->handles.backend)) \
     X(NONE, dtl_log_set_callback, (logged, &table, 0)) \
     X(NONE, dtl_backend_register, ("null_test", &table, NULL, 0, &o->handles.backend)) \
     X(NONE, dtl_backend_set_error, ("text")) \

@@ -200,7 +200,6 @@ int main(int argc, char** argv) {
     if (text != NULL) fclose(text);
     setenv("DTL_TIMEOUT", "2ms", 0);
     setenv("DTL_LOG", "off", 0);
-    setenv("UCX_ERROR_SIGNALS", "", 1); /* an MPI may load UCX, which would take the place of this program's handlers */
     setenv("DTL_CACHE_DIR", folder, 0);
     watch_faults();
     lent = guarded(LENT);

@@ -13,7 +13,7 @@ function(generated_test name table)
     DEPENDS ${interface} WORKING_DIRECTORY "${top}" COMMENT "cargo: ${table} for tests/fuzz/${name}" VERBATIM)
   add_custom_command(OUTPUT "${program}"
     COMMAND ${DTL_TEST_GCC} ${strict} -std=c11 -I "${CMAKE_CURRENT_BINARY_DIR}/fuzz" "${top}/tests/fuzz/${name}.c"
-            -o "${program}" ${shared}
+            -o "${program}" -rdynamic ${shared}
     DEPENDS "${top}/tests/fuzz/${name}.c" ${fuzz_headers} "${header}" ${headers} dtl_shared_build "${DTL_SHARED_FILE}" VERBATIM)
   add_custom_target(build_tests_${name} DEPENDS "${program}")
   add_dependencies(dtl_tests build_tests_${name})

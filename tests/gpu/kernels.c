@@ -3,7 +3,8 @@
  *
  *     kernels FOLDER NAME    NAME of FOLDER/NAME.c: saxpy, reduce, matmul, histogram
  *     kernels FOLDER log     what a compilation says, and what was compiled before comes from the cache
- *     kernels FOLDER fault   a kernel that writes where it may not: the device is lost, everything can be given back */
+ *     kernels FOLDER fault   a kernel that writes where it may not: the device is lost, everything can be given back
+ *     kernels FOLDER NAME BACKEND    on another backend than "cuda", for example the simulated one */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -223,12 +224,12 @@ int main(int argc, char** argv) {
     } tests[] = {{"saxpy", test_saxpy}, {"reduce", test_reduce}, {"matmul", test_matmul}, {"histogram", test_histogram},
                  {"log", test_log}, {"fault", test_fault}};
     size_t i = 0;
-    CHECK(argc == 3);
+    CHECK(argc == 3 || argc == 4);
     folder = argv[1];
     while (i < sizeof tests / sizeof tests[0] && strcmp(tests[i].name, argv[2]) != 0) i++;
     CHECK(i < sizeof tests / sizeof tests[0]);
     CHECK_OK(dtl_init(NULL));
-    CHECK_OK(dtl_backend_get("cuda", &cuda));
+    CHECK_OK(dtl_backend_get(argc == 4 ? argv[3] : "cuda", &cuda));
     CHECK_OK(dtl_backend_set_device(cuda, 0));
     CHECK_OK(dtl_stream_create(cuda, 0, 0, &stream));
     tests[i].run();

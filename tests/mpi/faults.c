@@ -2,7 +2,8 @@
  * and MPI (the profiling interface: MPI_X here calls PMPI_X) and makes calls fail. */
 #include "mpi_check.h"
 
-static int fail_isend, fail_improbe, fail_imrecv, fail_dup, comms_freed, comms_made;
+static int fail_isend, fail_improbe, fail_imrecv, fail_dup, fail_incl, fail_create, fail_commit;
+static int comms_freed, comms_made, groups_freed, groups_made, types_freed, types_made;
 
 int MPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *out)
 {
@@ -33,10 +34,92 @@ int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *out)
     return PMPI_Comm_dup_with_info(comm, info, out);
 }
 
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out)
+{
+    comms_made++;
+    return PMPI_Comm_dup(comm, out);
+}
+
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out)
+{
+    comms_made++;
+    return PMPI_Comm_split(comm, color, key, out);
+}
+
 int MPI_Comm_free(MPI_Comm *comm)
 {
     comms_freed++;
     return PMPI_Comm_free(comm);
+}
+
+int MPI_Comm_group(MPI_Comm comm, MPI_Group *out)
+{
+    groups_made++;
+    return PMPI_Comm_group(comm, out);
+}
+
+int MPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group *out)
+{
+    if (fail_incl) {
+        return MPI_ERR_RANK;
+    }
+    groups_made++;
+    return PMPI_Group_incl(group, n, ranks, out);
+}
+
+int MPI_Group_free(MPI_Group *group)
+{
+    groups_freed++;
+    return PMPI_Group_free(group);
+}
+
+int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *out)
+{
+    return fail_create ? MPI_ERR_OTHER : PMPI_Comm_create_group(comm, group, tag, out);
+}
+
+int MPI_Type_contiguous(int count, MPI_Datatype old, MPI_Datatype *out)
+{
+    types_made++;
+    return PMPI_Type_contiguous(count, old, out);
+}
+
+int MPI_Type_commit(MPI_Datatype *type)
+{
+    return fail_commit ? MPI_ERR_OTHER : PMPI_Type_commit(type);
+}
+
+int MPI_Type_free(MPI_Datatype *type)
+{
+    types_freed++;
+    return PMPI_Type_free(type);
+}
+
+/* Kind "mpi" frees its MPI groups and datatypes, whichever call of MPI fails. */
+static void check_nothing_is_left(int rank)
+{
+    int8_t one = 1, sum = 0;
+    dtl_comm_t comm, dup, half = DTL_COMM_NULL;
+    dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+    desc.kind = "mpi";
+    CHECK_OK(dtl_comm_open(&desc, &comm));
+    CHECK_OK(dtl_comm_dup(comm, &dup));
+    fail_incl = 1;
+    CHECK_STATUS(dtl_comm_split(dup, rank, 0, &half), DTL_ERROR_MPI);
+    CHECK_SAID("MPI_Group_incl");
+    fail_incl = 0;
+    fail_create = 1;
+    CHECK_STATUS(dtl_comm_split(dup, rank, 0, &half), DTL_ERROR_MPI);
+    CHECK_SAID("MPI_Comm_create_group");
+    fail_create = 0;
+    CHECK(half.id == 0 && groups_made == groups_freed && groups_made == 3);
+    fail_commit = 1;
+    CHECK_STATUS(dtl_comm_allreduce(dup, &one, &sum, 1, DTL_DTYPE_INT8, DTL_OP_SUM), DTL_ERROR_MPI);
+    CHECK_SAID("MPI_Type_commit");
+    fail_commit = 0;
+    CHECK(types_made == 1 && types_freed == 1);
+    CHECK_OK(dtl_comm_destroy(dup));
+    CHECK_OK(dtl_comm_destroy(comm));
 }
 
 int main(int argc, char **argv)
@@ -56,6 +139,7 @@ int main(int argc, char **argv)
     fail_dup = 0;
     CHECK_OK(dtl_comm_from_mpi(MPI_COMM_WORLD, &comm));
     CHECK(comms_made == comms_freed + 1);
+    check_nothing_is_left(rank);
     fail_isend = 1;
     CHECK_STATUS(dtl_comm_send(comm, &mine, 1, DTL_DTYPE_INT32, next, 1), DTL_ERROR_MPI);
     CHECK_SAID("MPI_Isend: MPI error class");

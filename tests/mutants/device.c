@@ -79,6 +79,15 @@ static void describe(int32_t device, dtl_device_info_t *info)
         info->max_block[axis] = 1024;
         info->max_grid[axis] = 1u << 30;
     }
+    if (strcmp(fault_name(), "device.flat_blocks") == 0) {
+        info->max_block_threads = info->max_block[0] = 64;
+        info->max_block[1] = info->max_block[2] = 1;
+    }
+    if (strcmp(fault_name(), "device.small_grids") == 0) {
+        info->max_block_threads = 6;
+        info->max_grid[0] = 16;
+        info->max_grid[1] = info->max_grid[2] = 1;
+    }
     snprintf(info->name, sizeof info->name, "whole, device %d", (int)device);
     snprintf(info->pci, sizeof info->pci, "0000:0%d:00.0", (int)device + 1);
 }

@@ -140,6 +140,9 @@ dtl_status_t whole_launch(void *self, void *stream, const dtl_launch_t *shape, d
     if (is_fault("exec.launch.few_args") && count > 16) {
         return failed(DTL_ERROR_LIMIT, "more than 16 arguments");
     }
+    if (is_fault("exec.launch.small_blocks_only") && (uint64_t)shape->block[0] * shape->block[1] * shape->block[2] > 128) {
+        return failed(DTL_ERROR_INVALID_ARGUMENT, "a block has up to 128 threads");
+    }
     launch_t *launch = copy_launch(shape, args, sizes, count);
     if (launch == NULL || (shape->shared_bytes > 0 && launch->shared == NULL)) {
         free(launch);

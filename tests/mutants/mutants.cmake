@@ -22,7 +22,7 @@ if(NOT (DTL_TEST_GCC AND TARGET plugin_gcc_tcp))
   return()
 endif()
 mutant(whole plugin.c device.c memory.c exports.c ordered.c transfer.c streams.c queued.c events.c launch.c modules.c loops.c fault.c)
-mutant(wire wire.c results.c meeting.c window.c fault.c)
+mutant(wire wire.c results.c meeting.c window.c collective.c fold.c register.c far.c fault.c)
 
 # A slot that throws is named, and nothing behind it is run.
 add_custom_command(OUTPUT "${mutants}/throws.so"
@@ -40,13 +40,20 @@ set_tests_properties(tests/ctk.throws PROPERTIES TIMEOUT 60
 # Memory that the host cannot access, and no transfer table: contents are not tested.
 add_test(NAME tests/ctk.no-transfer
   COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${mutants}/whole.so" --component memory)
-set_tests_properties(tests/ctk.no-transfer PROPERTIES TIMEOUT 300 PROCESSORS 2 ENVIRONMENT "MUTANT=memory.no_transfer")
+set_tests_properties(tests/ctk.no-transfer PROPERTIES TIMEOUT 300 ENVIRONMENT "MUTANT=memory.no_transfer")
 # A correct table that has streams and no other group.
 add_test(NAME tests/ctk.streams-only
   COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${mutants}/whole.so" --component exec)
-set_tests_properties(tests/ctk.streams-only PROPERTIES TIMEOUT 300 PROCESSORS 2 ENVIRONMENT "MUTANT=exec.streams_only")
-# Kernels of a file, from a backend that compiles no source.
-file(WRITE "${mutants}/plus.bin" "DTL_KERNEL(plus, (DTL_GLOBAL int*, to), (int, what))")
+set_tests_properties(tests/ctk.streams-only PROPERTIES TIMEOUT 300 ENVIRONMENT "MUTANT=exec.streams_only")
+# A correct device whose blocks have one dimension, and one with few and small blocks: launches of tests are adapted.
+foreach(variant flat_blocks small_grids)
+  add_test(NAME tests/ctk.${variant}
+    COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${mutants}/whole.so" --component device,exec)
+  set_tests_properties(tests/ctk.${variant} PROPERTIES TIMEOUT 300 ENVIRONMENT "MUTANT=device.${variant}")
+endforeach()
+# Kernels of a file, from a backend that compiles no source. One of them fails.
+file(WRITE "${mutants}/plus.bin" "DTL_KERNEL(plus, (DTL_GLOBAL int*, to), (int, what))
+DTL_KERNEL(fails, (DTL_GLOBAL int*, to), (int, what))")
 add_test(NAME tests/ctk.binary
   COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${mutants}/whole.so" --only exec.module
           --binary "${mutants}/plus.bin" --kernel plus --signature pi)
@@ -54,4 +61,4 @@ set_tests_properties(tests/ctk.binary PROPERTIES TIMEOUT 60 ENVIRONMENT "MUTANT=
 
 # Some eighteen of the list: the choice depends on nothing else.
 add_test(NAME mutants COMMAND "${top}/tests/mutants/run.sh" "${CMAKE_BINARY_DIR}" "*" 48)
-set_tests_properties(mutants PROPERTIES TIMEOUT ${guard} PROCESSORS 2 COST 100)
+set_tests_properties(mutants PROPERTIES TIMEOUT ${guard} COST 100)

@@ -31,9 +31,12 @@ listed() { sed -E '/^#/d; /^$/d; s/ *\| */|/g' mutants.txt; }
 
 # Runs tests on a plugin: COMPONENT TESTS JSON. The time limit is for faults that hang.
 tests() {
-    local file=whole.so
+    local file=whole.so more=()
     [ "$1" = comm ] && file=wire.so
-    "$ctk" run --plugin "$plugins/$file" --component "$1" --ranks 3 ${2:+--only "$2"} --json "$3" --timeout "$limit"
+    # Only a file has a kernel that fails.
+    [ "$2" = exec.module.failure_is_the_streams ] && more=(--binary "$plugins/plus.bin" --kernel plus)
+    "$ctk" run --plugin "$plugins/$file" --component "$1" --ranks 3 ${2:+--only "$2"} --json "$3" --timeout "$limit" \
+        "${more[@]}"
 }
 
 failed_tests() { # JSON

@@ -192,6 +192,50 @@ static dtl_status_t whole_stream_create(void *self, int32_t device, uint64_t fla
     return DTL_SUCCESS;
 }
 
+enum { LEAST = 2, GREATEST = -3 };
+
+static dtl_status_t whole_stream_priorities(void *self, int32_t device, int32_t *out_least, int32_t *out_greatest)
+{
+    static int calls;
+    (void)self;
+    (void)device;
+    *out_least = LEAST;
+    *out_greatest = GREATEST;
+    if (is_fault("exec.stream_priorities.swapped")) {
+        *out_least = GREATEST;
+        *out_greatest = LEAST;
+    }
+    if (is_fault("exec.stream_priorities.without_zero")) {
+        *out_least = -1;
+    }
+    if (is_fault("exec.stream_priorities.changes")) {
+        *out_greatest -= __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) % 2;
+    }
+    return DTL_SUCCESS;
+}
+
+static dtl_status_t whole_stream_create_with_priority(void *self, int32_t device, uint64_t flags, int32_t priority,
+                                                      void **out_stream)
+{
+    static void *last;
+    if (is_fault("exec.stream_create_with_priority.null")) {
+        *out_stream = NULL;
+        return DTL_SUCCESS;
+    }
+    if (is_fault("exec.stream_create_with_priority.same_twice") && is_live(last)) {
+        *out_stream = last;
+        return DTL_SUCCESS;
+    }
+    if (priority < GREATEST || priority > LEAST || priority == 0 ||
+        (is_fault("exec.stream_create_with_priority.least_refused") && priority == LEAST) ||
+        (is_fault("exec.stream_create_with_priority.greatest_refused") && priority == GREATEST)) {
+        return failed(DTL_ERROR_INVALID_ARGUMENT, "there is no such priority");
+    }
+    const dtl_status_t status = whole_stream_create(self, device, flags, out_stream);
+    last = status == DTL_SUCCESS ? *out_stream : NULL;
+    return status;
+}
+
 void *stream_of_nobody(void)
 {
     void *stream = nobodys;
@@ -333,6 +377,11 @@ static dtl_status_t whole_stream_query(void *self, void *pointer, int32_t *out_d
 
 SLOT(exec, stream_create, whole_stream_create, (void *self, int32_t device, uint64_t flags, void **out_stream),
      (self, device, flags, out_stream))
+SLOT(exec, stream_priorities, whole_stream_priorities,
+     (void *self, int32_t device, int32_t *out_least, int32_t *out_greatest), (self, device, out_least, out_greatest))
+SLOT(exec, stream_create_with_priority, whole_stream_create_with_priority,
+     (void *self, int32_t device, uint64_t flags, int32_t priority, void **out_stream),
+     (self, device, flags, priority, out_stream))
 SLOT(exec, stream_destroy, whole_stream_destroy, (void *self, void *stream), (self, stream))
 SLOT(exec, stream_synchronize, whole_stream_synchronize, (void *self, void *stream), (self, stream))
 SLOT(exec, stream_query, whole_stream_query, (void *self, void *stream, int32_t *out_done), (self, stream, out_done))
@@ -353,6 +402,8 @@ dtl_exec_vtable_t exec_table(void)
     if (strcmp(fault_name(), "exec.streams_only") == 0) {
         return table; /* the library does the rest */
     }
+    table.stream_priorities = slot_stream_priorities;
+    table.stream_create_with_priority = slot_stream_create_with_priority;
     table.stream_query = slot_stream_query;
     table.stream_wait_event = slot_stream_wait_event;
     table.stream_host_callback = slot_stream_host_callback;

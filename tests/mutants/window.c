@@ -137,7 +137,10 @@ static dtl_status_t wire_win_put(void *self, void *comm, void *win, const void *
 static dtl_status_t wire_win_get(void *self, void *comm, void *win, void *buf, uint64_t size_bytes, int32_t target,
                                  uint64_t offset, uint64_t *out_op)
 {
-    (void)self, (void)comm;
+    (void)self;
+    if (is_fault("comm.win_get.into_the_base") && registered_base(comm, buf) != NULL) {
+        buf = registered_base(comm, buf);
+    }
     if (is_fault("comm.win_get.wrong_offset") && offset > 0) {
         offset -= 1;
     }

@@ -56,7 +56,7 @@ static void free_op(op_t *op)
 }
 
 /* A copy of what is to be sent, in the operation. */
-static void *own_copy(op_t *op, const void *buf, uint64_t size_bytes)
+void *own_copy(op_t *op, const void *buf, uint64_t size_bytes)
 {
     op->own = malloc(size_bytes + 1);
     if (op->own != NULL && size_bytes > 0) {
@@ -177,6 +177,8 @@ static dtl_status_t wire_close(void *self, void *comm)
             go_on(wire, 0);
         }
     }
+    collectives_close(wire);
+    registrations_close(wire);
     const dtl_status_t status = part(wire->base);
     for (uint64_t i = 0; i < wire->room; i++) {
         free(wire->ops[i].own);
@@ -269,6 +271,11 @@ static dtl_status_t wire_isend(void *self, void *comm, const void *buf, uint64_t
     op->size_bytes = size_bytes;
     op->peer = dest;
     op->match_word = match_word;
+    const dtl_status_t usable = registered_send(wire, op);
+    if (usable != DTL_SUCCESS) {
+        free_op(op);
+        return usable;
+    }
     spoil(wire, op);
     if (is_fault("comm.isend.lost") && wire->sends > CALM && wire->sends % 5 == 0) {
         op->is_canceled = 1; /* done when asked */
@@ -308,6 +315,11 @@ static dtl_status_t wire_irecv(void *self, void *comm, void *buf, uint64_t size_
     op_t *op = new_op(wire, out_op);
     if (op == NULL) {
         return failed(DTL_ERROR_OUT_OF_MEMORY, "no memory for an operation");
+    }
+    const dtl_status_t usable = registered_target(wire, &buf, size_bytes);
+    if (usable != DTL_SUCCESS) {
+        free_op(op);
+        return usable;
     }
     op->is_receive = 1;
     op->buf = buf;
@@ -360,7 +372,7 @@ static dtl_status_t wire_test(void *self, void *comm, uint64_t word, int32_t *ou
 {
     wire_t *wire = comm;
     (void)self;
-    if (window_test(word, out_done, out_result)) {
+    if (window_test(word, out_done, out_result) || collective_test(wire, word, out_done, out_result)) {
         return DTL_SUCCESS;
     }
     if (word == 0 || word > wire->room || !wire->ops[word - 1].is_used || wire->ops[word - 1].is_over) {
@@ -415,6 +427,9 @@ static dtl_status_t wire_cancel(void *self, void *comm, uint64_t word)
 {
     wire_t *wire = comm;
     (void)self;
+    if (collective_cancel(wire, word)) {
+        return DTL_SUCCESS;
+    }
     if (word == 0 || word > wire->room || !wire->ops[word - 1].is_used) {
         return failed(DTL_ERROR_INVALID_ARGUMENT, "no operation has this word");
     }
@@ -494,6 +509,8 @@ static dtl_status_t load(const dtl_host_api_t *host)
         return status;
     }
     dtl_comm_vtable_t comm = DTL_COMM_VTABLE_INIT;
+    dtl_memory_vtable_t memory = DTL_MEMORY_VTABLE_INIT;
+    dtl_transfer_vtable_t transfer = DTL_TRANSFER_VTABLE_INIT;
     dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
     dtl_backend_t backend;
     comm.match_bits = base.match_bits;
@@ -506,7 +523,12 @@ static dtl_status_t load(const dtl_host_api_t *host)
         comm.cancel = slot_cancel; /* without it the library ends receives by messages to itself */
     }
     add_windows(&comm);
+    add_collectives(&comm);
+    add_registration(&comm);
+    add_far(&memory, &transfer);
     table.comm = &comm;
+    table.memory = &memory;
+    table.transfer = &transfer;
     table.auto_priority = INT32_MIN; /* whoever wants it names it */
     return host->backend_register("wire", &table, NULL, 0, &backend);
 }

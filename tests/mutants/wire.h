@@ -1,6 +1,7 @@
 /* wire: what its files share. wire.c is the plugin and its operations, results.c how
  * they end, meeting.c how communicators are opened, window.c
- * one-sided communication. */
+ * one-sided communication, collective.c and fold.c collectives, register.c registered memory, far.c memory
+ * that the host cannot touch. */
 #ifndef WIRE_H
 #define WIRE_H
 
@@ -45,9 +46,19 @@ typedef struct wire_t {
     unsigned sends, receives, ends;
     uint64_t latest_receive; /* a word, or 0 */
     unsigned queued;         /* sends that wait for a call of test, with comm.isend.only_queues */
+    struct coll_t *collectives;
+    struct turns_t *turns; /* contexts of collectives */
+    uint64_t collective_count;
+    dtl_coll_range_t later; /* buffer that is written too late, with comm.cancel.writes_later */
+    unsigned later_asked;
+    struct reg_t *registered, *ended; /* memory; the latest one first */
+    unsigned registrations;
 } wire_t;
 
 enum { CALM = 64 }; /* operations before a fault that comes and goes begins, so that ranks can meet */
+
+/* wire.c: a copy of what is to be sent, in the operation. */
+void *own_copy(op_t *op, const void *buf, uint64_t size_bytes);
 
 /* results.c: changes the result of a completed operation. */
 void report(wire_t *wire, op_t *op, dtl_comm_done_t *result);
@@ -58,5 +69,29 @@ int is_over_early(wire_t *wire, op_t *op, dtl_comm_done_t *result);
 void add_windows(dtl_comm_vtable_t *table);
 /* Whether this is the word of an operation on a window, which is over then. */
 int window_test(uint64_t word, int32_t *out_done, dtl_comm_done_t *out_result);
+
+/* collective.c: adds the slots for collectives. */
+void add_collectives(dtl_comm_vtable_t *table);
+/* Moves them on. */
+void collectives_progress(wire_t *wire);
+/* Whether this is the number of a collective, which is tested or cancelled then. */
+int collective_test(wire_t *wire, uint64_t number, int32_t *out_done, dtl_comm_done_t *out_result);
+int collective_cancel(wire_t *wire, uint64_t number);
+void collectives_close(wire_t *wire);
+
+/* far.c: adds memory that the host cannot touch. */
+void add_far(dtl_memory_vtable_t *memory, dtl_transfer_vtable_t *transfer);
+int is_far(const void *pointer);
+/* The address at which this process finds memory of either sort. */
+void *real_address(const void *pointer);
+
+/* register.c: adds the slots for registered memory. */
+void add_registration(dtl_comm_vtable_t *table);
+/* A send, and the buffer of a receive, where they lie in registered memory; a fault may be in it. */
+dtl_status_t registered_send(wire_t *wire, op_t *op);
+dtl_status_t registered_target(wire_t *wire, void **buf, uint64_t size_bytes);
+/* The first byte of the registration in which a buffer lies; NULL = none. */
+void *registered_base(wire_t *wire, void *buf);
+void registrations_close(wire_t *wire);
 
 #endif

@@ -10,6 +10,7 @@
  *     FAKE_NCCL_ASYNC=n:code           the n-th collective since then is queued well; while it runs, the communicator fails
  *     FAKE_NCCL_HANG=n                 the n-th collective since then never ends, unless it is aborted
  *     FAKE_NCCL_ALONE=1                this process never meets the others
+ *     FAKE_NCCL_STUCK=1                a registration goes on until its communicator is aborted
  * It is stricter than the real one in that a reduce has no place for a result but at the root.
  * A function is left out by compiling with -Dfunction=another_name. */
 #define _GNU_SOURCE
@@ -61,6 +62,7 @@ typedef struct op {
 typedef struct comm {
     shared_t* shared;
     int rank, size, users, is_aborted, is_busy, is_leaving;
+    void** stuck; /* where a registration that goes on writes its handle in the end */
     char name[128];
     code_t failed; /* what ncclCommGetAsyncError tells */
 } comm_t;
@@ -217,6 +219,7 @@ API code_t ncclCommInitRankConfig(comm_t** out, int size, id_t_ id, int rank, co
 /* Whether all are there, each on a device of its own. */
 static void look(comm_t* comm) {
     int a, b;
+    if (comm->stuck != NULL) return;
     if (comm->is_leaving) {
         if (__atomic_load_n(&comm->shared->leaving, __ATOMIC_ACQUIRE) == (uint32_t)comm->size) comm->is_busy = 0;
         return;
@@ -257,7 +260,36 @@ API code_t ncclCommDestroy(comm_t* comm) {
     return SUCCESS;
 }
 
+/* Registered buffers; the first registration of a communicator takes its time. A buffer that is left ends with its communicator. */
+typedef struct reg {
+    comm_t* comm;
+} reg_t;
+static int registered;
+API int fake_nccl_registered(void);
+API int fake_nccl_registered(void) { return __atomic_load_n(&registered, __ATOMIC_ACQUIRE); }
+
+API code_t ncclCommRegister(comm_t* comm, void* buffer, size_t size, void** handle) {
+    reg_t* reg;
+    BEGIN(ncclCommRegister);
+    if (comm->is_busy) return INVALID_USAGE;
+    if (bytes_of(buffer, size) == NULL || bytes_of(buffer, size) == (char*)buffer) return INVALID_ARGUMENT;
+    reg = (reg_t*)calloc(1, sizeof *reg);
+    reg->comm = comm, *handle = reg, comm->is_busy = 1;
+    if (number("FAKE_NCCL_STUCK", 0)) comm->stuck = handle;
+    __atomic_add_fetch(&registered, 1, __ATOMIC_ACQ_REL);
+    return IN_PROGRESS;
+}
+
+API code_t ncclCommDeregister(comm_t* comm, void* handle) {
+    BEGIN(ncclCommDeregister);
+    if (comm->is_busy || handle == NULL || ((reg_t*)handle)->comm != comm) return INVALID_USAGE;
+    free(handle);
+    __atomic_sub_fetch(&registered, 1, __ATOMIC_ACQ_REL);
+    return SUCCESS;
+}
+
 API code_t ncclCommAbort(comm_t* comm) {
+    if (comm->stuck != NULL) *comm->stuck = NULL;
     /* Those that are missing may come yet: the last one takes the name away. */
     if (__atomic_load_n(&comm->shared->here, __ATOMIC_ACQUIRE) < (uint32_t)comm->size) shm_unlink(comm->name);
     __atomic_store_n(&comm->is_aborted, 1, __ATOMIC_RELEASE);

@@ -4,12 +4,13 @@
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
+#include <CL/cl_ext.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 #include "fake.h"
 
-struct fake_opencl fake = {NULL, 0, 0, 0, 1, 0, 0, 0};
+struct fake_opencl fake = {NULL, 0, 0, 0, 1, 0, 0, 0, 0, 0};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { cl_event event; int code; } doomed[64];
@@ -114,6 +115,12 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t room, vo
     static const char il[] = "SPIR-V_1.2";
     cl_int code = 0;
     if (hit("clGetDeviceInfo", 0, &code)) return code;
+    if (what == CL_DEVICE_EXTENSIONS && fake.has_priorities) {
+        static const char extensions[] = "cl_khr_priority_hints_2 cl_khr_priority_hints cl_khr_fp64";
+        if (size != NULL) *size = sizeof extensions;
+        if (out != NULL && room >= sizeof extensions) memcpy(out, extensions, sizeof extensions);
+        return 0;
+    }
     if (what != CL_DEVICE_IL_VERSION || !fake.takes_il) return REAL(clGetDeviceInfo)(device, what, room, out, size);
     if (size != NULL) *size = sizeof il;
     if (out != NULL && room >= sizeof il) memcpy(out, il, sizeof il);
@@ -200,6 +207,20 @@ void *clEnqueueMapBuffer(cl_command_queue a, cl_mem b, cl_bool c, cl_map_flags d
 }
 
 #ifndef OLD
+/* The machine's own driver may not have the extension, so it is not given the priority. */
+cl_command_queue clCreateCommandQueueWithProperties(cl_context a, cl_device_id b, const cl_queue_properties *c, cl_int *code)
+{
+    cl_queue_properties others = 0;
+    int priority = 0;
+    for (; c != NULL && *c != 0; c += 2) {
+        if (*c == CL_QUEUE_PRIORITY_KHR) priority = (int)c[1];
+        if (*c == CL_QUEUE_PROPERTIES) others = c[1];
+    }
+    if (hit("clCreateCommandQueueWithProperties", 0, code)) return NULL;
+    fake.priority = priority;
+    return clCreateCommandQueue(a, b, others, code);
+}
+
 PLAIN(clSetKernelArgSVMPointer, 0, (cl_kernel a, cl_uint b, const void *c), (a, b, c))
 QUEUES(clEnqueueSVMMemcpy, (cl_command_queue a, cl_bool b, void *c, const void *d, size_t e, cl_uint f, const cl_event *g, cl_event *event), (a, b, c, d, e, f, g, event))
 QUEUES(clEnqueueSVMMemFill, (cl_command_queue a, void *b, const void *c, size_t d, size_t e, cl_uint f, const cl_event *g, cl_event *event), (a, b, c, d, e, f, g, event))

@@ -14,6 +14,8 @@ struct fake_opencl {
     int takes_il;
     /* Not 0: bytes of __local memory that every kernel has in its source. */
     int local_bytes;
+    /* Devices have the extension cl_khr_priority_hints. The last queue of a priority had this one, as the extension names it. */
+    int has_priorities, priority;
     /* Objects and memory that were made and not given up. */
     int live;
 };

@@ -33,6 +33,9 @@ static dtl_status_t asked(void* self, int32_t* yes, char* why, uint64_t cap)
 #ifdef THROWS_IN_SLOT
 static dtl_status_t throws(void* self, int32_t* out) { (void)self, (void)out; throw 1; }
 #endif
+#ifdef THROWS_IN_DESTROY
+static void throws_at_the_end(void* self) { (void)self; throw 1; }
+#endif
 #ifdef MISSING_FUNCTION
 int of_no_library(void);
 #endif
@@ -146,6 +149,8 @@ static dtl_status_t load(const dtl_host_api_t* host)
     throw 1;
 #elif defined(THROWS_IN_SLOT)
     device.count = throws;
+#elif defined(THROWS_IN_DESTROY)
+    table.destroy = throws_at_the_end;
 #endif
     return host->backend_register("bad", &table, NULL, 0, &backend);
 }

@@ -35,4 +35,4 @@ add_custom_command(OUTPUT "${bin}/rdma/test_fake_verbs"
 add_custom_target(dtl_fake_verbs DEPENDS ${fake_verbs_files} "${bin}/rdma/test_fake_verbs")
 add_dependencies(dtl_tests dtl_fake_verbs)
 add_test(NAME tests/rdma/fake_verbs COMMAND "${bin}/rdma/test_fake_verbs")
-set_tests_properties(tests/rdma/fake_verbs PROPERTIES TIMEOUT ${guard} PROCESSORS 2)
+set_tests_properties(tests/rdma/fake_verbs PROPERTIES TIMEOUT ${guard})

@@ -28,6 +28,7 @@ pub(crate) fn run(case: &str) {
         "stopped" => stopped(&open()),
         "unprivileged" => unprivileged(),
         "one_off" => one_off(),
+        "different_copy_methods" => different_copy_methods(),
         "bad_setting" => bad_setting(),
         "killed_idle" => killed(Killed::Idle),
         "killed_in_send" => killed(Killed::InSend),
@@ -37,6 +38,7 @@ pub(crate) fn run(case: &str) {
         "killed_while_sending" => large::killed_while_sending(),
         "sender_away" => large::sender_away(),
         "reading_is_forbidden_later" => large::reading_is_forbidden_later(),
+        "writing_is_forbidden" => large::writing_is_forbidden(),
         "no_cells" => large::no_cells(),
         "parts" => parts::shared(),
         "no_parts" => parts::missing(),
@@ -189,17 +191,14 @@ fn flood(comm: &Rank) {
 
 fn big(comm: &Rank) {
     const LEN: usize = 64 << 20;
-    let expected = if std::env::var_os("DTL_CMA").is_some() {
-        "two copies (DTL_CMA=off)"
-    } else {
-        "or one (process_vm_readv) while"
+    let expected = match std::env::var("DTL_SHM_COPY").as_deref() {
+        Ok("cells") => "two copies (DTL_SHM_COPY=cells)",
+        Ok("cma_get") => "one copy by the receiver (DTL_SHM_COPY=cma_get)",
+        Ok(_) => "one copy by sender and receiver (DTL_SHM_COPY=cma_split)",
+        Err(_) => "one copy (process_vm_readv, process_vm_writev) or two",
     };
-    assert!(
-        comm.properties().description.contains(expected)
-            && comm.properties().description.len() < 128,
-        "{}",
-        comm.properties().description
-    );
+    let description = &comm.properties().description;
+    assert!(description.contains(expected) && description.len() < 128, "{description}");
     let other = 1 - comm.rank();
     let (data, into) = (Buffer::filled(LEN, 5 + comm.rank() as u64 * 2), Buffer::new(LEN));
     let ops = [send(comm, &data, other, 1), receive(comm, &into, from(other, 1))];
@@ -211,7 +210,7 @@ fn big(comm: &Rank) {
     barrier(comm);
 }
 
-/// Tests sizes that do not fit into 32 bits, with one copy and (by DTL_CMA) with two.
+/// Tests sizes that do not fit into 32 bits, with one copy and (by DTL_SHM_COPY) with two.
 fn huge(comm: &Rank) {
     const LEN: usize = (4 << 30) + 12_345;
     const LIMIT: Duration = Duration::from_secs(100);
@@ -536,21 +535,29 @@ fn unprivileged() {
 fn one_off() {
     if std::env::var("DTL_RANK").as_deref() == Ok("0") {
         // SAFETY: no other thread of this process reads the environment now.
-        unsafe { std::env::set_var("DTL_CMA", "off") };
+        unsafe { std::env::set_var("DTL_SHM_COPY", "cells") };
     }
     let comm = open();
     let expected = if comm.rank() == 0 {
-        "two copies (DTL_CMA=off)"
+        "two copies (DTL_SHM_COPY=cells)"
     } else {
-        "two copies (DTL_CMA=off on rank 0)"
+        "two copies (DTL_SHM_COPY=cells on rank 0)"
     };
     assert!(comm.properties().description.contains(expected), "{}", comm.properties().description);
     exchange(&comm, 3 << 20);
 }
 
+/// Tests ranks with different values of DTL_SHM_COPY.
+fn different_copy_methods() {
+    let rank: usize = std::env::var("DTL_RANK").expect("rank").parse().expect("a number");
+    // SAFETY: no other thread of this process reads the environment now.
+    unsafe { std::env::set_var("DTL_SHM_COPY", ["cma_get", "cma_split", "auto"][rank]) };
+    traffic(&open());
+}
+
 fn bad_setting() {
     let error = try_open().err().expect("refused");
-    assert!(error.text().contains("DTL_CMA=\"maybe\""), "{error}");
+    assert!(error.text().contains("DTL_SHM_COPY=\"maybe\""), "{error}");
 }
 
 /// Tests that no memory is left for the ring of rank 0, which is allocated at the first message.

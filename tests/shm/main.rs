@@ -104,6 +104,13 @@ fn all_by_hand(name: &str, timeout_ms: u32, places: &[(u32, u32)], case: &str) -
     children.into_iter().map(|child| text(&child.wait_with_output().expect("ends"))).collect()
 }
 
+/// Runs a case with each copy method of large messages.
+fn passes_with_each_method(ranks: u32, case: &str) {
+    for method in ["cells", "cma_get", "cma_split"] {
+        passes(ranks, case, &[("DTL_SHM_COPY", method)]);
+    }
+}
+
 fn job(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
@@ -113,37 +120,51 @@ fn random_traffic() {
     for ranks in [1, 2, 3, 4, 8] {
         passes(ranks, "traffic", &[]);
     }
-    passes(3, "traffic", &[("DTL_CMA", "off")]);
+    passes_with_each_method(3, "traffic");
 }
 
 #[test]
 fn floods_all_ways() {
     passes(2, "flood", &[]);
-    passes(4, "flood", &[("DTL_CMA", "off")]);
+    passes_with_each_method(4, "flood");
 }
 
 #[test]
 fn big_messages() {
     passes(2, "big", &[]);
-    passes(2, "big", &[("DTL_CMA", "off")]);
+    passes_with_each_method(2, "big");
 }
 
 #[test]
 fn a_sender_that_is_away_keeps_nobody_waiting() {
     passes(2, "sender_away", &[]);
     passes(2, "reading_is_forbidden_later", &[]);
+    for method in ["cma_get", "cma_split"] {
+        passes(2, "sender_away", &[("DTL_SHM_COPY", method)]);
+        passes(2, "reading_is_forbidden_later", &[("DTL_SHM_COPY", method)]);
+    }
+}
+
+#[test]
+fn ranks_with_different_copy_methods() {
+    passes(3, "different_copy_methods", &[]);
+}
+
+#[test]
+fn a_sender_that_may_not_write() {
+    passes(2, "writing_is_forbidden", &[("DTL_SHM_COPY", "cma_split")]);
 }
 
 #[test]
 fn large_messages_without_memory_for_cells() {
     passes(2, "no_cells", &[]);
-    passes(2, "no_cells", &[("DTL_CMA", "off")]);
+    passes_with_each_method(2, "no_cells");
 }
 
 #[test]
 fn more_large_messages_than_cells() {
     passes(4, "crowded", &[]);
-    passes(3, "crowded", &[("DTL_CMA", "off")]);
+    passes_with_each_method(3, "crowded");
 }
 
 #[test]
@@ -155,7 +176,7 @@ fn what_was_sent_is_received_when_its_sender_has_left() {
 #[ignore = "takes 8 GiB of memory"]
 fn more_than_4_gib() {
     passes(2, "huge", &[]);
-    passes(2, "huge", &[("DTL_CMA", "off")]);
+    passes(2, "huge", &[("DTL_SHM_COPY", "cells")]);
 }
 
 /// Tests ranks that the launcher of an MPI has started.
@@ -184,19 +205,19 @@ fn any_source() {
 #[test]
 fn truncation() {
     passes(2, "truncation", &[]);
-    passes(2, "truncation", &[("DTL_CMA", "off")]);
+    passes_with_each_method(2, "truncation");
 }
 
 #[test]
 fn synchronous_sends() {
     passes(2, "synchronous", &[]);
-    passes(2, "synchronous", &[("DTL_CMA", "off")]);
+    passes_with_each_method(2, "synchronous");
 }
 
 #[test]
 fn taken_messages() {
     passes(2, "taken", &[]);
-    passes(2, "taken", &[("DTL_CMA", "off")]);
+    passes_with_each_method(2, "taken");
 }
 
 #[test]
@@ -242,21 +263,26 @@ fn mixed_permissions() {
 
 #[test]
 fn a_malformed_setting_is_named() {
-    passes(1, "bad_setting", &[("DTL_CMA", "maybe")]);
+    passes(1, "bad_setting", &[("DTL_SHM_COPY", "maybe")]);
 }
 
 #[test]
 fn a_killed_rank_is_seen_by_all() {
-    let off = [("DTL_CMA", "off")];
-    let cases: [(&str, &[(&str, &str)]); 9] = [
+    let [cells, get, split] =
+        ["cells", "cma_get", "cma_split"].map(|method| [("DTL_SHM_COPY", method)]);
+    let cases: [(&str, &[(&str, &str)]); 13] = [
         ("killed_idle", &[]),
         ("killed_in_send", &[]),
-        ("killed_in_stream", &off),
+        ("killed_in_stream", &cells),
         ("killed_while_taken", &[]),
         ("killed_while_receiving", &[]),
-        ("killed_while_receiving", &off),
+        ("killed_while_receiving", &cells),
+        ("killed_while_receiving", &get),
+        ("killed_while_receiving", &split),
         ("killed_while_sending", &[]),
-        ("killed_while_sending", &off),
+        ("killed_while_sending", &cells),
+        ("killed_while_sending", &get),
+        ("killed_while_sending", &split),
         ("killed_with_lock", &[]),
     ];
     for (case, env) in cases {

@@ -7,7 +7,7 @@ if(DTL_TEST_PYTHON)
     get_filename_component(name "${page}" NAME_WE)
     add_test(NAME "tests/tutorial/${name}"
       COMMAND "${DTL_TEST_PYTHON}" "${top}/tests/tutorial/run.py" "${CMAKE_BINARY_DIR}" "${page}")
-    set_tests_properties("tests/tutorial/${name}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2
+    set_tests_properties("tests/tutorial/${name}" PROPERTIES TIMEOUT ${guard}
       SKIP_RETURN_CODE 77)
   endforeach()
   # Pages that the script must refuse.

@@ -70,7 +70,7 @@ static dtl_status_t start(item_t **list, const void *buf, uint64_t size, int32_t
     return DTL_SUCCESS;
 }
 
-/* The oldest receive that wants this message, taken from the list; NULL: nobody has asked for it yet. */
+/* The oldest receive that matches this message, taken from the list; NULL: none is posted. */
 static item_t *match(item_t **at, const item_t *message, int32_t from)
 {
     for (; *at != NULL && ((*at)->word != message->word || ((*at)->peer != DTL_ANY_SOURCE && (*at)->peer != from));
@@ -93,7 +93,7 @@ static void progress(comm_t *comm)
             comm->sends[rank] = first->next;
             first->done = 1;
         }
-        /* A message that nobody has asked for stays in the socket, and what comes after it, too. */
+        /* An unexpected message stays in the socket, and so do all later ones. */
         while (move(comm->in[rank], now, HEADER, 0) &&
                (now->next != NULL || (now->next = match(&comm->posted, now, rank)) != NULL) &&
                move(comm->in[rank], now->next, HEADER + now->size, 0)) {
@@ -260,6 +260,12 @@ dtl_comm_vtable_t uds_comm_table(void)
      *
      *   coll_supports, coll_start
      *       Whether a collective is executed here, the same on all ranks; its start.
+     *
+     * Memory slots are for hardware that accesses device memory, or that is faster with registered
+     * buffers. All or none. Absent: messages in device memory are staged through host memory.
+     *
+     *   mem_supports, mem_register, mem_deregister
+     *       How the hardware accesses an allocation; registers and deregisters it.
      *
      * table.match_bits: number of bits of the match word that the transport compares, 28 to 64;
      * 0 = 64. */

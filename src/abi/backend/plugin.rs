@@ -11,6 +11,31 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
 use std::ffi::{c_char, c_void};
 
+/// Work of a device for dtl_host_api_t.trace_span. Start from DTL_TRACE_SPAN_INIT.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_trace_span_t {
+    /// sizeof(dtl_trace_span_t), set by DTL_TRACE_SPAN_INIT.
+    pub struct_size: u32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// Track of the device or stream, from trace_track.
+    pub track: u64,
+    /// Time at which the work began, in nanoseconds of the clock of trace_now. Not 0.
+    pub begin_ns: u64,
+    /// Time at which the work ended, not before `begin_ns`.
+    pub end_ns: u64,
+    /// Number of bytes moved; 0 = none.
+    pub bytes: u64,
+    /// Category of the work, for example "kernel" or "copy". Copied.
+    pub category: *const c_char,
+    /// Name of the work, for example that of the kernel. Copied.
+    pub name: *const c_char,
+    /// Text for values that differ from span to span, cut to 31 bytes; NULL = none. Copied.
+    /// dtl: opt
+    pub what: *const c_char,
+}
+
 /// Functions of the library for a plugin. The struct exists until the process ends, across
 /// dtl_finalize. A function works in any thread unless its text restricts it. It has the parameters
 /// and statuses of the dtl_ function that its text names.
@@ -145,6 +170,73 @@ pub struct dtl_host_api_t {
     /// any thread.
     pub dispatch_unregister:
         Option<unsafe extern "C" fn(registration: dtl_registration_t) -> dtl_status_t>,
+    /// Returns the text of dtl_kernel.h (dtl_kernel_header), for the slot module_compile. Works in
+    /// every state.
+    pub kernel_header: Option<extern "C" fn() -> *const c_char>,
+    /// Returns 1 while a trace file or a tool (dtl_trace_start, dtl_trace_set_callbacks) receives
+    /// events, otherwise 0. It costs one load; use it to skip work that only a trace needs.
+    ///
+    /// The trace functions, from this one on, exist only if struct_size covers them:
+    /// DTL_HOST_HAS(host, trace_is_on). Any thread may call them, also the plugin's own threads.
+    /// They never block on a device or another rank. While nothing receives events, the recording
+    /// functions return DTL_SUCCESS after that load, without a check of their parameters
+    /// (trace_begin: except `out_span`). Texts are UTF-8 and copied. After a failure nothing is
+    /// recorded.
+    pub trace_is_on: Option<extern "C" fn() -> i32>,
+    /// Returns the time of the trace in nanoseconds: CLOCK_MONOTONIC of the node. Times of a device
+    /// must be converted to this clock: read both clocks together, and add the difference.
+    pub trace_now: Option<extern "C" fn() -> u64>,
+    /// Begins a span in the calling thread, inside the library's call if there is one: a part of a
+    /// slot's work. `*out_span` is 0 if nothing receives events. `category` groups spans, for
+    /// example the backend's name. Of `category` and `name` the first 255 bytes are kept until the
+    /// process ends, so put values that differ from span to span into `what` (NULL = none), which
+    /// is cut to 31 bytes. DTL_ERROR_NULL_POINTER; DTL_ERROR_INVALID_ARGUMENT: not UTF-8, or an
+    /// empty name; DTL_ERROR_LIMIT: 14336 different names, or 1024 calls and spans in progress in
+    /// this thread.
+    pub trace_begin: Option<
+        unsafe extern "C" fn(
+            category: *const c_char,
+            name: *const c_char,
+            what: *const c_char,
+            out_span: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// Ends the span that trace_begin returned; 0 does nothing. It must be the innermost of the
+    /// thread, otherwise DTL_ERROR_INVALID_STATE. A span that is still open when the slot returns
+    /// ends with the library's call.
+    pub trace_end: Option<extern "C" fn(span: u64) -> dtl_status_t>,
+    /// Returns the number of the track `name` in `group`. A track is a row of the trace, for
+    /// trace_span and trace_counter. The number is not 0, does not depend on whether tracing is on,
+    /// and stays the same for the same names until the process ends. Viewers show a group as a
+    /// process beside the rank and a track as a thread of it: use one group for each device, one
+    /// track for each stream or engine. A new stream may have the name of a destroyed one.
+    /// DTL_ERROR_NULL_POINTER; DTL_ERROR_INVALID_ARGUMENT: not UTF-8, or an empty name;
+    /// DTL_ERROR_LIMIT: 14336 different names.
+    pub trace_track: Option<
+        unsafe extern "C" fn(
+            group: *const c_char,
+            name: *const c_char,
+            out_track: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// Records work of a device on its track, once the work has ended; from any thread, in any
+    /// order. Spans of one track may nest, but must not overlap otherwise: viewers cannot show
+    /// that. DTL_ERROR_NULL_POINTER; DTL_ERROR_INVALID_ARGUMENT: an unknown track, `begin_ns` 0 or
+    /// after `end_ns`, `reserved` not 0, a text that is not UTF-8 or an empty name;
+    /// DTL_ERROR_INCOMPATIBLE_ABI: no version has its `struct_size`; DTL_ERROR_LIMIT: 14336
+    /// different names.
+    pub trace_span: Option<unsafe extern "C" fn(span: *const dtl_trace_span_t) -> dtl_status_t>,
+    /// Records the value of a counter from `time_ns` (0: now) until its next value: memory in use,
+    /// queue length, clock rate. Viewers show it in the group of `track`; 0: with the rank.
+    /// Statuses of trace_span; also DTL_ERROR_INVALID_ARGUMENT if `value` is not finite.
+    pub trace_counter: Option<
+        unsafe extern "C" fn(
+            track: u64,
+            name: *const c_char,
+            time_ns: u64,
+            value: f64,
+        ) -> dtl_status_t,
+    >,
 }
 
 /// Layout of a struct of this header, or of one of its fields, as a compiler produced it. Plugins

@@ -15,12 +15,14 @@ pub use super::vtable_memory::*;
 
 /// Execution component. The rules of dtl_device_vtable_t apply.
 ///
-/// There are four groups of slots, each complete or absent: streams (stream_create, stream_destroy,
+/// There are five groups of slots, each complete or absent: streams (stream_create, stream_destroy,
 /// stream_synchronize), events (event_create, event_destroy, event_record, event_query; they need
-/// the streams), host execution (execute, parallel_for, max_parallelism), and modules
-/// (module_compile to kernel_launch; they need the streams). For an absent group the library
-/// provides an implementation on host threads; without the modules it returns
-/// DTL_ERROR_NOT_SUPPORTED. Slots whose text does not begin with a group are optional.
+/// the streams), host execution (execute, parallel_for, max_parallelism), modules (module_compile
+/// to kernel_launch; they need the streams), and priorities (stream_priorities,
+/// stream_create_with_priority; they need the streams). For an absent group the library provides an
+/// implementation on host threads; without the modules it returns DTL_ERROR_NOT_SUPPORTED, and
+/// without the priorities all streams have priority 0. Slots whose text does not begin with a group
+/// are optional.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_exec_vtable_t {
@@ -43,8 +45,8 @@ pub struct dtl_exec_vtable_t {
     /// dtl: opt(stream_create==NULL&&event_create==NULL&&module_compile==NULL)
     pub stream_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// (streams) Waits for all work in the stream. If the work failed, the slot returns that
-    /// status.
+    /// (streams) Waits for all work in the stream. If the work failed, the slot returns the status
+    /// of that failure: DTL_ERROR_BACKEND if it has no status of its own.
     /// dtl: opt(stream_create==NULL&&event_create==NULL&&module_compile==NULL)
     pub stream_synchronize:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
@@ -185,9 +187,9 @@ pub struct dtl_exec_vtable_t {
     ///
     /// The source is valid during the call. Its size_bytes is never 0, and a NUL follows the bytes.
     /// Language 0 is the default language of the backend; its sources may include dtl_kernel.h. The
-    /// backend must make that header available to its compiler (its own copy, or the folder in
-    /// which it is installed): source->files does not contain it, and the options do not contain
-    /// its folder.
+    /// backend must make that header available to its compiler: source->files does not contain it,
+    /// and the options do not contain its folder. Its text is that of dtl_kernel_header (plugins:
+    /// dtl_host_api_t.kernel_header). The macros of the backend's dialect can be prepended to it.
     ///
     /// If the backend does not support the language, it returns DTL_ERROR_NOT_SUPPORTED with a text
     /// that names the supported ones. For an error in the source it returns
@@ -211,7 +213,9 @@ pub struct dtl_exec_vtable_t {
         Option<unsafe extern "C" fn(self_: *mut c_void, module: *mut c_void) -> dtl_status_t>,
     /// (modules) Finds a kernel in a module. *out_kernel is the backend's pointer, not NULL; each
     /// one is destroyed once. If there is no such kernel, the status is DTL_ERROR_NOT_FOUND.
-    /// `signature` is that of dtl_kernel_get, already checked; NULL if there is none.
+    /// `signature` is that of dtl_kernel_get; the library has checked its letters. If it is NULL
+    /// and the module does not describe the arguments, the slot must return
+    /// DTL_ERROR_INVALID_ARGUMENT, because the arguments of a launch could not be checked.
     /// dtl: opt(module_compile==NULL)
     pub kernel_get: Option<
         unsafe extern "C" fn(
@@ -228,6 +232,12 @@ pub struct dtl_exec_vtable_t {
         Option<unsafe extern "C" fn(self_: *mut c_void, kernel: *mut c_void) -> dtl_status_t>,
     /// (modules) Queues a kernel from kernel_get. args[i] points to sizes[i] bytes, valid during
     /// the call. If the kernel has a signature, the number and sizes of the arguments match it.
+    ///
+    /// The library has checked grid and block against the limits of dtl_device_info (0 = no limit),
+    /// and that the module was compiled for the device of the stream. The slot must check the rest:
+    /// launch->shared_bytes against the limit of the device (DTL_ERROR_INVALID_ARGUMENT, or
+    /// DTL_ERROR_NOT_SUPPORTED if the device has no shared memory), and the arguments of a kernel
+    /// without a signature.
     /// dtl: opt(module_compile==NULL)
     pub kernel_launch: Option<
         unsafe extern "C" fn(
@@ -238,6 +248,32 @@ pub struct dtl_exec_vtable_t {
             args: *const *const c_void,
             sizes: *const u64,
             count: u64,
+        ) -> dtl_status_t,
+    >,
+    /// (priorities) Writes the range of stream priorities of a device, as
+    /// dtl_stream_priority_range: *out_greatest <= 0 <= *out_least, and lower numbers are higher
+    /// priorities. The slots for priorities are both present or both NULL; they need the streams.
+    /// NULL: the device has one priority. Corresponds to cuCtxGetStreamPriorityRange.
+    /// dtl: opt
+    /// cbindgen:appended
+    pub stream_priorities: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            device: i32,
+            out_least: *mut i32,
+            out_greatest: *mut i32,
+        ) -> dtl_status_t,
+    >,
+    /// (priorities) Creates a stream as stream_create does, with a priority other than 0 from the
+    /// range of the device.
+    /// dtl: opt
+    pub stream_create_with_priority: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            device: i32,
+            flags: u64,
+            priority: i32,
+            out_stream: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
 }

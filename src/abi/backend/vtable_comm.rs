@@ -6,9 +6,12 @@
     reason = "shorthand for the slots' types would hide them from C readers"
 )]
 
+use crate::abi::devices::device::dtl_mem_info_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use std::ffi::{c_char, c_void};
+
+pub use super::vtable_coll::*;
 
 /// Arguments of the slot `open` of a comm table.
 #[repr(C)]
@@ -58,101 +61,6 @@ pub struct dtl_comm_done_t {
     pub size_bytes: u64,
 }
 
-/// Collective of a dtl_coll_args_t: dtl_comm_barrier and dtl_comm_ibarrier.
-pub const DTL_COLLECTIVE_BARRIER: i32 = 0;
-/// dtl_comm_bcast and dtl_comm_ibcast.
-pub const DTL_COLLECTIVE_BCAST: i32 = 1;
-/// dtl_comm_reduce and dtl_comm_ireduce.
-pub const DTL_COLLECTIVE_REDUCE: i32 = 2;
-/// dtl_comm_allreduce and dtl_comm_iallreduce.
-pub const DTL_COLLECTIVE_ALLREDUCE: i32 = 3;
-/// dtl_comm_gather and dtl_comm_igather.
-pub const DTL_COLLECTIVE_GATHER: i32 = 4;
-/// dtl_comm_gatherv and dtl_comm_igatherv.
-pub const DTL_COLLECTIVE_GATHERV: i32 = 5;
-/// dtl_comm_scatter and dtl_comm_iscatter.
-pub const DTL_COLLECTIVE_SCATTER: i32 = 6;
-/// dtl_comm_scatterv and dtl_comm_iscatterv.
-pub const DTL_COLLECTIVE_SCATTERV: i32 = 7;
-/// dtl_comm_allgather and dtl_comm_iallgather.
-pub const DTL_COLLECTIVE_ALLGATHER: i32 = 8;
-/// dtl_comm_allgatherv and dtl_comm_iallgatherv.
-pub const DTL_COLLECTIVE_ALLGATHERV: i32 = 9;
-/// dtl_comm_alltoall and dtl_comm_ialltoall.
-pub const DTL_COLLECTIVE_ALLTOALL: i32 = 10;
-/// dtl_comm_alltoallv and dtl_comm_ialltoallv.
-pub const DTL_COLLECTIVE_ALLTOALLV: i32 = 11;
-/// dtl_comm_reduce_scatter and dtl_comm_ireduce_scatter.
-pub const DTL_COLLECTIVE_REDUCE_SCATTER: i32 = 12;
-/// dtl_comm_reduce_scatter_block and dtl_comm_ireduce_scatter_block.
-pub const DTL_COLLECTIVE_REDUCE_SCATTER_BLOCK: i32 = 13;
-/// dtl_comm_scan and dtl_comm_iscan.
-pub const DTL_COLLECTIVE_SCAN: i32 = 14;
-/// dtl_comm_exscan and dtl_comm_iexscan.
-pub const DTL_COLLECTIVE_EXSCAN: i32 = 15;
-
-/// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces is this
-/// rank's part of the other buffer; for DTL_COLLECTIVE_REDUCE_SCATTER and its block form, both are
-/// the whole buffer.
-pub const DTL_COLL_IN_PLACE: u64 = 1;
-/// Flag of dtl_coll_args_t: the result of a reduction must have the bits of the library's own
-/// algorithms (DTL_COMM_DETERMINISTIC). Support such a reduction only if its result is exact in any
-/// order, as those of integers are.
-pub const DTL_COLL_DETERMINISTIC: u64 = 2;
-
-/// Range of memory of a dtl_coll_args_t.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct dtl_coll_range_t {
-    /// First byte; any value if size_bytes is 0.
-    /// dtl: opaque
-    pub ptr: *mut c_void,
-    /// Size in bytes.
-    pub size_bytes: u64,
-}
-
-/// A collective for the slots coll_supports and coll_start of a comm table. The library has checked
-/// the arguments of this rank. Buffers are memory that the host can access.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct dtl_coll_args_t {
-    /// sizeof(dtl_coll_args_t) of the library. Read only fields inside it.
-    pub struct_size: u32,
-    /// DTL_COLLECTIVE_BARRIER to DTL_COLLECTIVE_EXSCAN.
-    /// dtl: values(DTL_COLLECTIVE_)
-    pub collective: i32,
-    /// DTL_COLL_IN_PLACE and DTL_COLL_DETERMINISTIC, ored.
-    /// dtl: flags(DTL_COLL_IN_PLACE|DTL_COLL_DETERMINISTIC)
-    pub flags: u64,
-    /// Number of the communicator that makes the call: 0 for the one that the program opened,
-    /// others for its duplicates. It is the same on all ranks. Collectives of one context are
-    /// started in the same order on all ranks; those of different contexts may be in flight at the
-    /// same time, in any order.
-    pub context: u32,
-    /// Rank of the root; -1 = none.
-    /// dtl: rank
-    pub root: i32,
-    /// Type of an element; -1 for a barrier. A user-defined dtype occurs only without a reduction.
-    pub dtype: dtl_dtype_t,
-    /// Operation, a built-in one; -1 = the collective does not reduce.
-    pub op: dtl_reduce_op_t,
-    /// Elements of this rank's data. With blocks of equal size, elements of one block.
-    pub count: u64,
-    /// Size of an element in bytes; 0 for a barrier.
-    pub element_bytes: u64,
-    /// What this rank contributes: one range (the whole buffer, or blocks of equal size in rank
-    /// order), or send_count ranges, one for each rank.
-    /// dtl: len(send_count) lives(call)
-    pub send: *const dtl_coll_range_t,
-    /// Number of ranges of `send`, 1 or the number of ranks.
-    pub send_count: u64,
-    /// Where the result goes, as `send`. For a bcast the buffer of every rank.
-    /// dtl: len(recv_count) lives(call)
-    pub recv: *const dtl_coll_range_t,
-    /// Number of ranges of `recv`, 1 or the number of ranks.
-    pub recv_count: u64,
-}
-
 /// Maximum size in bytes of the key that the slot `win_create` of a comm table writes.
 pub const DTL_WIN_KEY_BYTES: u32 = 256;
 
@@ -181,8 +89,8 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 /// or not.
 ///
 /// Failures. If the transport detects that a rank died, it completes with DTL_ERROR_RANK_FAILURE
-/// every operation that can no longer complete. It completes in the same way one or all of the
-/// receives from any source that are posted at that time, or the next one if none is posted.
+/// every operation that can no longer complete. It completes in the same way the oldest receive
+/// from any source that is posted at that time, or all of them, or the next one if none is posted.
 /// `source` is the rank that died. Other receives from any source accept messages from the living
 /// ranks. Any other failure of a receive from any source, or of the send of a frame, means that the
 /// whole transport has failed: it must not access any buffer any more, and all operations end with
@@ -205,18 +113,30 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 ///
 /// Collectives. Two slots are for transports that execute collectives themselves (in a switch, or
 /// with shared memory): coll_supports and coll_start, both or none, and the same on all ranks. The
-/// library asks coll_supports for each call, and uses its own algorithms for what the transport
-/// does not support. The slots are used on communicators over all ranks in their order, including
-/// those of dtl_comm_dup. They are not used for reductions with a user-defined operation or dtype,
-/// and for dtl_comm_neighbor_alltoallv. `test` completes a collective like any other operation; of
-/// the result, only the status is read, and `source` with DTL_ERROR_RANK_FAILURE. After a time
-/// limit, or the death of a rank, the library calls `cancel`, if that is not NULL, and waits up to
-/// 5 s until `test` reports the operation as complete. No collective follows on that context.
+/// library calls coll_supports for each collective, and uses its own algorithms for those that the
+/// transport does not support. The slots are used on communicators over all ranks in their order,
+/// including those of dtl_comm_dup. They are not used for reductions with a user-defined operation
+/// or dtype, and for dtl_comm_neighbor_alltoallv. `test` completes a collective like any other
+/// operation; of the result, only the status is read, and `source` with DTL_ERROR_RANK_FAILURE.
+/// After a time limit, or the death of a rank, the library calls `cancel`, if that is not NULL, and
+/// waits up to 5 s until `test` reports the operation as complete. No collective follows on that
+/// context.
+///
+/// Memory. Three slots are for transports that access device memory, or that are faster with
+/// registered buffers: mem_supports, mem_register and mem_deregister, all or none. Without them,
+/// isend, irecv and the collectives get memory that the host can access. With them, they also get
+/// addresses of device memory that mem_register has registered: isend and irecv for payloads that
+/// are sent separately (frames are host memory), coll_supports and coll_start with memory_backend
+/// set. The transport finds the registration by the address. The library registers an allocation
+/// when a message or a collective first uses it, keeps the registration, and deregisters it before
+/// the allocation is freed. The peer of a message may use another kind of memory. dtl_comm_register
+/// registers buffers of the program with the same slots. The slots of a communicator must not free
+/// memory that the program uses in messages.
 ///
 /// Threads. The slots are called from any thread, but by one thread at a time for each communicator
-/// of `open`. Only open, close and win_destroy may block. A slot must not throw. It must not call
-/// dtl_comm_, dtl_win_ and dtl_request_ functions on any communicator, because such a call may wait
-/// for a lock that the caller of the slot holds.
+/// of `open`. Only open, close, win_destroy, mem_register and mem_deregister may block. A slot must
+/// not throw. It must not call dtl_comm_, dtl_win_ and dtl_request_ functions on any communicator,
+/// because such a call may wait for a lock that the caller of the slot holds.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_vtable_t {
@@ -233,11 +153,12 @@ pub struct dtl_comm_vtable_t {
     ///
     /// It is collective over the ranks. It is called each time the program opens a communicator of
     /// this kind, and creates an independent one each time, even if `args` are the same. All ranks
-    /// of a job open in the same order. (dup and split do not call it: they share an open
-    /// communicator.) It may wait for the other ranks up to args->timeout_ns; then it returns
-    /// DTL_ERROR_TIMEOUT with a text that names the missing ranks. A failed open must not leave
-    /// anything behind. A transport that opens only once in a process returns
-    /// DTL_ERROR_NOT_SUPPORTED on every rank.
+    /// of a job open in the same order. The transport counts the communicators of each job name
+    /// separately, because processes that join later (dtl_comm_grow) have opened none of the other
+    /// jobs. (dup and split do not call it: they share an open communicator.) It may wait for the
+    /// other ranks up to args->timeout_ns; then it returns DTL_ERROR_TIMEOUT with a text that names
+    /// the missing ranks. A failed open must not leave anything behind. A transport that opens only
+    /// once in a process returns DTL_ERROR_NOT_SUPPORTED on every rank.
     ///
     /// Progress during open: this thread calls no other slot while open waits. Immediately before
     /// open, the library calls `test` about 30 times on each open communicator, so that queued
@@ -502,10 +423,14 @@ pub struct dtl_comm_vtable_t {
     >,
     /// (collectives) Reports whether coll_start executes a collective: *out_yes = 0 or 1.
     ///
-    /// The answer must be the same on all ranks, or they wait for each other for ever. So use only
-    /// what is equal on all of them: collective, context, root, dtype, op, element_bytes,
-    /// DTL_COLL_DETERMINISTIC, and `count` unless the collective has counts for each rank. It must
-    /// not block. If it fails, the call of the program fails with that status.
+    /// The result must be the same on all ranks. Otherwise the collective fails on each of them:
+    /// with DTL_ERROR_INVALID_ARGUMENT after about a second, or at the time limit. Use only fields
+    /// that are equal on all ranks: collective, context, root, dtype, op, element_bytes,
+    /// DTL_COLL_DETERMINISTIC, and `count` unless the collective has counts for each rank. The
+    /// kind of memory may differ between ranks. So accept a collective of device memory only if it
+    /// is also accepted of host memory. If it is not accepted, the library stages the buffers and
+    /// calls the slot again, for host memory. The slot must not block. If it fails, the call of the
+    /// program fails with that status.
     /// cbindgen:appended
     /// dtl: opt(coll_start==NULL)
     pub coll_supports: Option<
@@ -531,6 +456,63 @@ pub struct dtl_comm_vtable_t {
             comm: *mut c_void,
             args: *const dtl_coll_args_t,
             out_op: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// (memory) Reports how the transport accesses memory: *out_use = DTL_COMM_MEM_STAGED,
+    /// DTL_COMM_MEM_ADDRESS or DTL_COMM_MEM_DMABUF.
+    ///
+    /// `info` describes an allocation that the host cannot access, or a buffer of
+    /// dtl_comm_register, which may be host memory: backend "host", kind DTL_MEMORY_HOST. The
+    /// backend, the device and the kind of the memory identify the hardware; dtl_device_info has
+    /// the NUMA node and the PCI address of the device. Each call must return the same result for
+    /// the same memory. The result may differ between ranks. The slot must not block. If the slot
+    /// fails, dtl_comm_register fails with that status. Messages in memory that the host cannot
+    /// access are then staged, and a warning is logged.
+    /// cbindgen:appended
+    /// dtl: opt(mem_register==NULL&&mem_deregister==NULL)
+    pub mem_supports: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            info: *const dtl_mem_info_t,
+            out_use: *mut i32,
+        ) -> dtl_status_t,
+    >,
+    /// (memory) Registers memory that mem_supports has accepted, so that other slots may be called
+    /// with addresses inside it.
+    ///
+    /// The range is info->size_bytes from info->base: a whole allocation, or a buffer of
+    /// dtl_comm_register. Ranges of dtl_comm_register may overlap others. `dmabuf` is the file
+    /// descriptor of the dma-buf that contains the range at `dmabuf_offset`, if mem_supports
+    /// returned DTL_COMM_MEM_DMABUF, otherwise -1. The library closes it after the call. *out_reg
+    /// is the transport's pointer for the registration, not NULL. DTL_ERROR_OUT_OF_MEMORY and
+    /// DTL_ERROR_LIMIT: no more memory can be registered. The library then deregisters memory that
+    /// is not in use and calls again. Any other failure, or nothing left to deregister: as for
+    /// mem_supports.
+    /// Equivalents: fi_mr_regattr, ucp_mem_map, ibv_reg_mr and ibv_reg_dmabuf_mr, ncclCommRegister.
+    /// dtl: opt(mem_supports==NULL)
+    pub mem_register: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            info: *const dtl_mem_info_t,
+            dmabuf: i32,
+            dmabuf_offset: u64,
+            out_reg: *mut *mut c_void,
+        ) -> dtl_status_t,
+    >,
+    /// (memory) Ends a registration of mem_register.
+    ///
+    /// No operation uses the memory, except after a failure, or if the program frees memory that a
+    /// message still uses. The memory is still allocated. The library ends the remaining
+    /// registrations before `close`. Equivalents: fi_close, ucp_mem_unmap, ibv_dereg_mr,
+    /// ncclCommDeregister.
+    /// dtl: opt(mem_supports==NULL)
+    pub mem_deregister: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            reg: *mut c_void,
         ) -> dtl_status_t,
     >,
 }

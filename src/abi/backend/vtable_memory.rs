@@ -32,8 +32,8 @@ pub struct dtl_device_vtable_t {
     /// library calls it only in threads that have not chosen a device of this backend with
     /// dtl_backend_set_device. In the other threads it uses their choice.
     pub get: Option<unsafe extern "C" fn(self_: *mut c_void, out_device: *mut i32) -> dtl_status_t>,
-    /// Describes a device. `out_info` is zeroed, and its struct_size is set. NULL: only name and
-    /// count are known.
+    /// Describes a device. `out_info` is zeroed, except that its struct_size is set and numa_node
+    /// is -1 (unknown). NULL: only name and count are known.
     /// dtl: opt
     pub info: Option<
         unsafe extern "C" fn(

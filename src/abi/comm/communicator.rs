@@ -70,7 +70,7 @@ pub struct dtl_comm_desc_t {
     /// Must be 0.
     pub reserved: u32,
     /// 0, or an OR of DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only) and DTL_COMM_STAGE
-    /// (kinds "mpi", "nccl" and "rdma").
+    /// (kinds "mpi", "nccl" and "rdma", and registered kinds with the slot mem_register).
     /// dtl: flags(DTL_COMM_DETERMINISTIC|DTL_COMM_NO_DUP|DTL_COMM_STAGE)
     pub flags: u64,
     /// Kind: "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each,
@@ -144,7 +144,9 @@ pub const DTL_COMM_NO_DUP: u64 = 2;
 /// the flag they fail with DTL_ERROR_NOT_SUPPORTED. dtl_explain reports the first one. All ranks
 /// must set the flag, or none. Kind "mpi": messages in device memory are staged even if MPI accepts
 /// device pointers (docs/how-to/send-device-memory.md). Kind "rdma": large messages are staged even
-/// if dtl_rdma_config_t.device_memory selects direct transfer. For both, each rank may choose.
+/// if dtl_rdma_config_t.device_memory selects direct transfer. Registered kinds with the slot
+/// mem_register: messages and collectives in device memory are staged. For these three, each rank
+/// may choose.
 pub const DTL_COMM_STAGE: u64 = 4;
 
 /// Properties of a communicator, filled by dtl_comm_info. Start from DTL_COMM_INFO_INIT.

@@ -82,8 +82,17 @@ pub struct dtl_dispatch_key_t {
 ///     DTL_OPERATION_COPY     memory kind  memory kind  -               dtl_dispatch_copy_t
 ///     DTL_OPERATION_LAUNCH   -            -            of the launch   dtl_dispatch_launch_t
 ///     DTL_OPERATION_COMPILE  language     -            -               dtl_dispatch_compile_t
+///     DTL_OPERATION_FREE     memory kind  -            -               dtl_dispatch_free_t
 ///
-/// The schedule of a launch is dtl_launch_t.schedule.
+/// The schedule of a launch is dtl_launch_t.schedule. The program itself makes the following
+/// queries, with dtl_dispatch_invoke. They choose a provider by the kind of instrumentation:
+///
+///     DTL_OPERATION_INSTRUMENT       instrumentation       -  -  dtl_dispatch_instrument_t
+///     DTL_OPERATION_INSTRUMENT_DATA  data instrumentation  -  -  dtl_dispatch_instrument_t
+///
+/// The library provides DTL_INSTRUMENTATION_NONE and TIMER, and DTL_DATA_INSTRUMENTATION_NONE. Any
+/// other kind, also a registered one, fails with DTL_ERROR_NOT_SUPPORTED until a provider is
+/// registered for it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dispatch_query_t {
@@ -265,6 +274,61 @@ pub struct dtl_dispatch_launch_t {
     pub sizes: *const u64,
     /// Number of arguments.
     pub count: u64,
+}
+
+/// Arguments of DTL_OPERATION_FREE. Start from DTL_DISPATCH_FREE_INIT.
+///
+/// dtl_mem_free makes the query, for all memory except that of kind HOST of backend "host". The
+/// handler becomes the owner of the memory: it frees it, or keeps it for later allocations. To free
+/// it, it calls dtl_mem_free, which runs the library's own implementation on the handler's thread.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_dispatch_free_t {
+    /// sizeof(dtl_dispatch_free_t), set by DTL_DISPATCH_FREE_INIT.
+    pub struct_size: u32,
+    /// Always 0.
+    pub reserved: u32,
+    /// Backend that the caller passed.
+    pub backend: dtl_backend_t,
+    /// Memory kind.
+    /// dtl: values(DTL_MEMORY_)
+    pub kind: dtl_enum_word_t,
+    /// First byte of the allocation.
+    /// dtl: address
+    pub ptr: *mut c_void,
+    /// Size in bytes.
+    pub size_bytes: u64,
+}
+
+/// Value of dtl_dispatch_instrument_t.phase: the measurement begins.
+pub const DTL_INSTRUMENT_BEGIN: u32 = 0;
+/// Value of dtl_dispatch_instrument_t.phase: the measurement ends.
+pub const DTL_INSTRUMENT_END: u32 = 1;
+
+/// Arguments of DTL_OPERATION_INSTRUMENT and DTL_OPERATION_INSTRUMENT_DATA. Start from
+/// DTL_DISPATCH_INSTRUMENT_INIT, and pass the same struct at the beginning and at the end.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_dispatch_instrument_t {
+    /// sizeof(dtl_dispatch_instrument_t), set by DTL_DISPATCH_INSTRUMENT_INIT.
+    pub struct_size: u32,
+    /// DTL_INSTRUMENT_BEGIN or DTL_INSTRUMENT_END.
+    pub phase: u32,
+    /// Name of the measured part or data; NULL = none.
+    /// dtl: opt
+    pub name: *const c_char,
+    /// Stream whose work is measured; null = the calling thread.
+    pub stream: dtl_stream_t,
+    /// First byte of the data; NULL = none.
+    /// dtl: inout address opt
+    pub data: *mut c_void,
+    /// Size of the data in bytes.
+    pub size_bytes: u64,
+    /// For use by the provider, which may store a value here at the beginning and read it at the
+    /// end.
+    pub state: u64,
+    /// Result at the end, set by the provider: time in nanoseconds, or 0.
+    pub elapsed_ns: u64,
 }
 
 /// Arguments of DTL_OPERATION_COMPILE: those of dtl_module_compile. Start from

@@ -1,6 +1,7 @@
 //! Streams, events, executors, kernels, their source: flags, descriptions and function types.
 //! dtl: section(ffi/exec/event)
 
+use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_stream_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
 use std::ffi::{c_char, c_void};
@@ -139,6 +140,48 @@ pub struct dtl_kernel_context_t {
 pub type dtl_kernel_fn_t = Option<
     extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t,
 >;
+
+/// Record of a kernel launch, see `dtl_launch_history_read`. It is an element of an array, so it
+/// never grows.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_launch_record_t {
+    /// Number of the launch since the history began, from 1. The launches of one thread are
+    /// numbered in the order in which they returned; launches of several threads that return within
+    /// less than a millisecond may be numbered in another order. A number is missing if another
+    /// thread accessed the launch's entry in the history at the moment at which the launch
+    /// returned.
+    pub number: u64,
+    /// Time in nanoseconds at which the launch was called, on the clock of `dtl_comm_wtime`.
+    pub call_begin_ns: u64,
+    /// Time in nanoseconds at which the launch returned: the kernel was queued, and may not have
+    /// run yet.
+    pub call_end_ns: u64,
+    /// Backend of the stream.
+    pub backend: dtl_backend_t,
+    /// Stream of the launch; the default stream if DTL_STREAM_NULL was passed. The program may have
+    /// destroyed it since.
+    pub stream: dtl_stream_t,
+    /// Kernel of the launch. The program may have destroyed it since.
+    pub kernel: dtl_kernel_t,
+    /// Number of blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Number of threads per block in x, y, z.
+    pub block: [u32; 3],
+    /// Shared memory per block in bytes.
+    pub shared_bytes: u32,
+    /// Device of the stream.
+    pub device: i32,
+    /// Status that the launch returned. Failures of the running kernel are reported by the stream.
+    pub status: dtl_status_t,
+    /// Always 0.
+    pub reserved0: u32,
+    /// Name of the kernel in its module, cut to 63 bytes and NUL-terminated; "a function" for a
+    /// kernel of `dtl_kernel_from_function`.
+    pub name: [c_char; 64],
+    /// Always 0.
+    pub reserved1: [u64; 2],
+}
 
 /// File that accompanies a source, found by `#include "name"` and `#include <name>` before any file
 /// on disk.

@@ -16,10 +16,8 @@ use super::records::{RankRecord, bytes_of, decode, encode, failure, words_of};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, fail, failure};
-use crate::sys::{
-    os::{dl, process},
-    sync::wait::Deadline,
-};
+use crate::sys::os::{dl, process};
+use crate::sys::sync::wait::Deadline;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;

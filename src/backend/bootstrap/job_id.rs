@@ -10,11 +10,9 @@
 use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
-use crate::sys::{
-    memory::buf::fnv1a,
-    os::{process, unix_socket},
-    sync::lock::Mutex,
-};
+use crate::sys::memory::buf::fnv1a;
+use crate::sys::os::{process, unix_socket};
+use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;

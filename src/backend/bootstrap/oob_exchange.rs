@@ -183,11 +183,11 @@ fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> R
     let Some(comm) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     // The settings of the description are of another kind, so they are not passed on.
     let args = OpenArgs {
-        job: args.job.clone(),
         settings: Addr::NULL,
+        grown: None,
         own_algorithms: true,
         over: None,
-        ..*args
+        ..args.clone()
     };
     let within = |error: Error| error.within(&format!("meeting over kind \"{}\"", backend.name()));
     let over = comm.open(&args).map_err(within)?;

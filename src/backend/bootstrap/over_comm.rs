@@ -4,10 +4,8 @@
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Completion, Exchange, OpId, Selector, SendMode, Transport};
-use crate::sys::{
-    memory::buf::{Region, Scratch},
-    sync::wait::{Backoff, Deadline},
-};
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::wait::{self, Deadline};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -88,40 +86,26 @@ fn step(
     (out, to): (Region, i32),
     (into, from): (Region, i32),
     deadline: Deadline,
-) -> std::result::Result<(), (Error, bool)> {
+) -> Result<(), (Error, bool)> {
     let receive = over
         .irecv(into, Selector { source: from, match_bits: word, ignore: 0 })
         .map_err(|error| (error, true))?;
     let sent = over.isend(out, to, word, SendMode::Standard);
     let send = sent.map_err(|error| (error, cancel(over, receive)))?;
-    let sent = wait(over, send, deadline).and_then(|done| check(done, to, "send to", out.len()));
+    let wait = |op| wait::poll(deadline, || over.outcome(op));
+    let sent = wait(send).and_then(|done| check(done, to, "send to", out.len()));
     if let Err(error) = sent {
         let both = [cancel(over, send), cancel(over, receive)];
         return Err((error, both == [true, true]));
     }
-    let received =
-        wait(over, receive, deadline).and_then(|done| check(done, from, "hear", into.len()));
+    let received = wait(receive).and_then(|done| check(done, from, "receive from", into.len()));
     received.map_err(|error| (error, cancel(over, receive)))
-}
-
-/// Waits until operation `op` completes; returns `None` if the deadline passes first.
-fn wait(over: &dyn Transport, op: OpId, deadline: Deadline) -> Result<Option<Completion>> {
-    let mut backoff = Backoff::new();
-    loop {
-        if let Some(done) = over.outcome(op)? {
-            return Ok(Some(done));
-        }
-        if deadline.passed() {
-            return Ok(None);
-        }
-        backoff.pause();
-    }
 }
 
 fn check(done: Option<Completion>, peer: i32, what: &str, len: usize) -> Result<()> {
     match done {
         Some(Completion { status: DTL_SUCCESS, size, .. })
-            if what != "hear" || size == len as u64 =>
+            if what != "receive from" || size == len as u64 =>
         {
             Ok(())
         }
@@ -144,13 +128,7 @@ fn check(done: Option<Completion>, peer: i32, what: &str, len: usize) -> Result<
 /// Cancels an operation. Returns true if the transport has released the buffer. An error from the
 /// transport also counts as a release, because it means that the operation has already completed.
 fn cancel(over: &dyn Transport, op: OpId) -> bool {
-    let (deadline, mut backoff) = (Deadline::after(LET_GO_NS), Backoff::new());
-    while over.cancel(op).is_ok() {
-        match over.outcome(op) {
-            Ok(None) if !deadline.passed() => backoff.pause(),
-            Ok(None) => return false,
-            Ok(Some(_)) | Err(_) => break,
-        }
-    }
-    true
+    let released =
+        wait::poll(Deadline::after(LET_GO_NS), || over.cancel(op).and_then(|()| over.outcome(op)));
+    !matches!(released, Ok(None))
 }

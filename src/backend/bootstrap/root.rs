@@ -12,10 +12,8 @@ use super::records::{bytes_of, decode, encode, words_of};
 use super::socket_frames::{Channel, FrameFailure, LONGEST, Stream};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result};
-use crate::sys::{
-    os::process,
-    sync::wait::{Deadline, now_ns},
-};
+use crate::sys::os::process;
+use crate::sys::sync::wait::{Deadline, now_ns};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -59,7 +57,7 @@ pub(super) trait Sockets {
     fn listen(&self) -> Result<Self::Listener>;
     /// Connects to rank 0. Returns the reason for the failure as a string if the caller should
     /// retry.
-    fn connect(&self) -> Result<std::result::Result<Self::Stream, String>>;
+    fn connect(&self) -> Result<Result<Self::Stream, String>>;
     /// Creates the error for an absent rank 0. `why` describes the failure of the last attempt.
     fn root_absent(&self, why: &str) -> Error;
     /// Creates the error for the case that rank 0 accepted the connection but did not reply.
@@ -84,9 +82,9 @@ pub(super) trait Sockets {
         LINGER_NS
     }
     /// Performs periodic checks while this rank waits for other ranks. Returns the time at which
-    /// the caller must call this function again.
-    fn watch(&mut self) -> Deadline {
-        Deadline::NEVER
+    /// the caller must call this function again. Fails if the other ranks will not come.
+    fn watch(&mut self) -> Result<Deadline> {
+        Ok(Deadline::NEVER)
     }
 }
 
@@ -98,7 +96,7 @@ pub(super) fn connect<N: Sockets>(
 ) -> Result<Channel<N::Stream>> {
     let mut pause = Duration::from_micros(100);
     loop {
-        sockets.watch();
+        sockets.watch()?;
         let &OpenRequest { key, rank, size, deadline, .. } = sockets.opening();
         let why = match sockets.connect()? {
             Ok(stream) => {
@@ -126,7 +124,7 @@ pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Ve
     let mine = sockets.contribution();
     loop {
         let mut channel = connect(&mut sockets, &mine)?;
-        let why = match await_answer(&sockets, &mut channel)? {
+        let why = match await_answer(&mut sockets, &mut channel)? {
             Ok(contributions) => return Ok((channel, contributions)),
             Err(why) => why,
         };
@@ -140,13 +138,16 @@ pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Ve
 /// Waits for the outcome of the bootstrap exchange. If the listening process is not rank 0 of this
 /// job, returns the reason for a retry as a string.
 fn await_answer<N: Sockets>(
-    sockets: &N,
+    sockets: &mut N,
     channel: &mut Channel<N::Stream>,
-) -> Result<std::result::Result<Vec<u64>, String>> {
+) -> Result<Result<Vec<u64>, String>> {
     let opening = sockets.opening();
-    let (late, mut is_root) = (opening.late(), N::ARE_TRUSTED);
+    let (deadline, late, mut is_root) = (opening.deadline, opening.late(), N::ARE_TRUSTED);
     loop {
-        let why = match channel.receive(LONGEST, if is_root { late } else { opening.deadline }) {
+        let limit = if is_root { late } else { deadline };
+        let next = Deadline::after(limit.left_ns().min(sockets.watch()?.left_ns()));
+        let why = match channel.receive(LONGEST, next) {
+            Err(FrameFailure::Silent) if !limit.passed() => continue,
             Ok((SEAT, _)) => {
                 is_root = true;
                 continue;
@@ -254,7 +255,11 @@ impl<N: Sockets> Root<N> {
         };
         let living: Vec<usize> = self.seats.iter().enumerate().filter_map(living).collect();
         let stranger_ns = if N::ARE_TRUSTED { u64::MAX } else { STRANGER_NS };
-        let limit_ns = self.sockets.watch().left_ns().min(stranger_ns);
+        let next = self.sockets.watch().unwrap_or_else(|error| {
+            self.attendance.give_up(error, |_| 0);
+            Deadline::NEVER
+        });
+        let limit_ns = next.left_ns().min(stranger_ns);
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.listener.as_fd()];
         fds.extend(self.guests.iter().map(|guest| guest.channel.as_fd()));
         let seats = self.seats.iter().flatten().filter(|seat| !seat.has_ended);

@@ -2,10 +2,9 @@
 //! kind) and the payload. Only `receive` blocks. Incoming data is untrusted: a frame that is longer
 //! than the reader allows ends the connection.
 
-use crate::sys::{
-    os::{close_on_fork::CloseOnFork, process, unix_socket},
-    sync::wait::Deadline,
-};
+use crate::sys::os::close_on_fork::CloseOnFork;
+use crate::sys::os::{process, unix_socket};
+use crate::sys::sync::wait::Deadline;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -86,7 +86,7 @@ impl Sockets for TcpSockets<'_> {
         }
     }
 
-    fn connect(&self) -> Result<std::result::Result<TcpStream, String>> {
+    fn connect(&self) -> Result<Result<TcpStream, String>> {
         match self.try_connect() {
             Err(error) if process::fd_shortage(&error).is_some() => {
                 Err(os_error(DTL_ERROR_LIMIT, "meeting rank 0", &error))

@@ -24,7 +24,10 @@ fn args(job: &str, rank: i32, size: i32, millis: u64) -> OpenArgs {
         is_only_open: false,
         timeout_ns: millis * 1_000_000,
         settings: Addr::NULL,
+        grown: None,
+        watch: None,
         own_algorithms: true,
+        device_pci: None,
         over: None,
     }
 }

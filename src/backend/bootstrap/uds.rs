@@ -17,10 +17,9 @@ use super::socket_frames::{Channel, FrameFailure};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, fail, failure};
-use crate::sys::{
-    os::{process, unix_socket},
-    sync::wait::Deadline,
-};
+use crate::runtime::component::Watch;
+use crate::sys::os::{process, unix_socket};
+use crate::sys::sync::wait::Deadline;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -32,6 +31,8 @@ const LONGEST: usize = 64 << 10;
 /// Placeholder for the PID namespace of a process that cannot determine its namespace, because
 /// /proc is not mounted.
 const UNKNOWN: u64 = 0;
+/// Interval between two calls of the check `OpenArgs::watch`, in nanoseconds.
+const WATCH_NS: u64 = 5_000_000;
 /// Number of words of a contribution: status, PID namespace, process ID.
 const WORDS: usize = 3;
 
@@ -49,10 +50,17 @@ pub(crate) struct NodeOpenRequest<'a> {
     /// Error message that names other users whose ranks use the same job name; empty if there are
     /// none.
     others: String,
+    /// The field `watch` of `OpenArgs`.
+    watch: Option<Watch>,
 }
 
 impl<'a> NodeOpenRequest<'a> {
-    pub(crate) fn new(job_id: &'a JobId, place: (usize, usize), timeout_ns: u64) -> Self {
+    pub(crate) fn new(
+        job_id: &'a JobId,
+        place: (usize, usize),
+        timeout_ns: u64,
+        watch: Option<Watch>,
+    ) -> Self {
         let opening = OpenRequest::new(job_id.cookie, place, timeout_ns);
         NodeOpenRequest {
             job_id,
@@ -60,6 +68,7 @@ impl<'a> NodeOpenRequest<'a> {
             namespace: process::pid_namespace().unwrap_or(UNKNOWN),
             half_time: Deadline::after(opening.limit_ns / 2),
             others: String::new(),
+            watch,
         }
     }
 }
@@ -128,7 +137,7 @@ impl Sockets for NodeOpenRequest<'_> {
         })
     }
 
-    fn connect(&self) -> Result<std::result::Result<UnixStream, String>> {
+    fn connect(&self) -> Result<Result<UnixStream, String>> {
         let stream = match unix_socket::connect(&self.job_id.meeting) {
             Ok(stream) => stream,
             Err(error) if process::fd_shortage(&error).is_some() => return Err(failed(&error)),
@@ -212,12 +221,14 @@ impl Sockets for NodeOpenRequest<'_> {
         if first.status() == DTL_ERROR_RANK_FAILURE { 0 } else { LINGER_NS }
     }
 
-    fn watch(&mut self) -> Deadline {
+    fn watch(&mut self) -> Result<Deadline> {
         if self.half_time.passed() {
             self.half_time = Deadline::NEVER;
             self.others = other_users(self.job_id);
         }
-        self.half_time
+        let Some(watch) = &self.watch else { return Ok(self.half_time) };
+        watch()?;
+        Ok(Deadline::after(WATCH_NS.min(self.half_time.left_ns())))
     }
 }
 

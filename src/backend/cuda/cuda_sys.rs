@@ -22,6 +22,8 @@ pub type CUmemoryPool = *mut c_void;
 pub struct CUipcMemHandle {
     pub reserved: [c_char; 64usize],
 }
+pub type CUstreamCallback = Option<unsafe extern "C" fn(hStream: CUstream, status: CUresult,
+    userData: *mut c_void)>;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct CUDA_MEMCPY2D {
@@ -70,8 +72,6 @@ pub type CUfunction_attribute = c_uint;
 pub type CUmemorytype = c_uint;
 pub type CUjit_option = c_uint;
 pub type CUresult = c_uint;
-pub type CUstreamCallback = Option<unsafe extern "C" fn(hStream: CUstream, status: CUresult,
-    userData: *mut c_void)>;
 pub type CUmemAllocationHandleType = c_uint;
 pub type CUmemLocationType = c_uint;
 pub type CUmemAllocationType = c_uint;
@@ -242,4 +242,7 @@ pub type cuMemPrefetchAsync = unsafe extern "C" fn(CUdeviceptr, usize, CUdevice,
 pub type cuMemGetHandleForAddressRange = unsafe extern "C" fn(*mut c_void, CUdeviceptr, usize,
     CUmemRangeHandleType, c_ulonglong) -> CUresult;
 pub type cuFuncGetParamInfo = unsafe extern "C" fn(CUfunction, usize, *mut usize, *mut usize)
+    -> CUresult;
+pub type cuCtxGetStreamPriorityRange = unsafe extern "C" fn(*mut c_int, *mut c_int) -> CUresult;
+pub type cuStreamCreateWithPriority = unsafe extern "C" fn(*mut CUstream, c_uint, c_int)
     -> CUresult;

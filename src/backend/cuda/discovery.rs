@@ -13,7 +13,6 @@ use crate::runtime::component::{Availability, BackendProbe};
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::dl;
-use crate::sys::sync::lock::Mutex;
 use std::ffi::CStr;
 use std::path::Path;
 use std::ptr;
@@ -78,7 +77,7 @@ impl driver::Driver for CudaDriver {
     type Origin = AllocOrigin;
     type Module = CudaModule;
 
-    fn find() -> std::result::Result<Self, String> {
+    fn find() -> Result<Self, String> {
         // SAFETY: the name is that of CUDA's driver library, or the user who named another library
         // vouches for it.
         let cuda = unsafe { LIBRARY.load(settings::current().driver_library.as_deref()) }?;
@@ -106,15 +105,28 @@ impl driver::Driver for CudaDriver {
         if cards.is_empty() {
             return Err("the CUDA driver counts 0 devices".into());
         }
-        Ok(CudaDriver { cuda, version, cards, staging: Mutex::default() })
+        Ok(CudaDriver { cuda, version, cards, staging: Arc::default() })
     }
 
     fn cards(&self) -> &[Card] {
         &self.cards
     }
 
-    fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>> {
-        CudaStream::create(self, device).map(Stream::new)
+    fn priorities(&self, device: i32) -> Result<(i32, i32)> {
+        let (Some(query), Some(_)) =
+            (self.cuda.cuCtxGetStreamPriorityRange, self.cuda.cuStreamCreateWithPriority)
+        else {
+            return Ok((0, 0));
+        };
+        let _inside = self.enter(device)?;
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: both are valid for writing an int.
+        let code = unsafe { query(&raw mut least, &raw mut greatest) };
+        self.cuda.check(code, "cuCtxGetStreamPriorityRange").map(|()| (least, greatest))
+    }
+
+    fn create_stream(self: &Arc<Self>, device: i32, priority: i32) -> Result<Arc<Stream<Self>>> {
+        CudaStream::create(self, device, priority).map(Stream::new)
     }
 
     fn wrap_stream(self: &Arc<Self>, device: i32, native: Addr) -> Result<Arc<Stream<Self>>> {

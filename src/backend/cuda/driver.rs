@@ -9,12 +9,14 @@
 use super::symbols::*;
 use crate::abi::word::*;
 use crate::backend::driver::{self, DeviceBackend, Driver as _};
+use crate::backend::staging_pool::StagingPool;
 use crate::backend::try_once::TryOnce;
 use crate::error::Result;
 use crate::from_c::text_in;
-use crate::sys::memory::buf::{Addr, AlignedBlock};
+use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::ptr;
+use std::sync::Arc;
 
 /// Backend "cuda".
 pub type Cuda = DeviceBackend<CudaDriver>;
@@ -28,7 +30,7 @@ pub struct CudaDriver {
     /// Devices, in the order of the driver's ordinals.
     pub(super) cards: Vec<Card>,
     /// Cache of page-locked host buffers through which messages are staged.
-    pub(super) staging: Mutex<Buffers>,
+    pub(super) staging: Arc<StagingPool>,
 }
 
 /// CUDA device.
@@ -55,20 +57,6 @@ pub struct Card {
 pub(super) struct Words {
     pub(super) pages: Vec<Addr>,
     pub(super) unused: Vec<Addr>,
-}
-
-/// Cache of the page-locked staging buffers of the process.
-#[derive(Default)]
-pub(super) struct Buffers {
-    pub(super) unused: Vec<Buffer>,
-    /// Total size of all buffers, including those in use, in bytes.
-    pub(super) bytes: usize,
-}
-
-/// Page-locked staging buffer.
-pub(super) struct Buffer {
-    pub(super) memory: AlignedBlock,
-    pub(super) size: usize,
 }
 
 /// Descriptor of an allocation of backend "cuda".
@@ -165,7 +153,7 @@ impl CudaDriver {
     /// Returns `stream`, an internal stream of a device, which is created at its first use. The
     /// caller must have made the device's context current.
     pub(super) fn own_stream(&self, stream: &TryOnce<Addr>) -> Result<Addr> {
-        stream.get_or_make(|| new_stream(self.cuda)).copied()
+        stream.get_or_make(|| new_stream(self.cuda, 0)).copied()
     }
 
     /// Returns the memory pool of a device, created at its first use; `None` if the device does not
@@ -186,8 +174,13 @@ impl CudaDriver {
 
 /// Creates, in the current context, a stream that does not synchronize with the legacy default
 /// stream.
-pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
+pub(super) fn new_stream(cuda: &Functions, priority: i32) -> Result<Addr> {
     let mut stream = ptr::null_mut();
+    if let (Some(create), true) = (cuda.cuStreamCreateWithPriority, priority != 0) {
+        // SAFETY: `stream` is valid for writing a stream handle.
+        let code = unsafe { create(&raw mut stream, CU_STREAM_NON_BLOCKING, priority) };
+        return cuda.check(code, "cuStreamCreateWithPriority").map(|()| Addr::new(stream));
+    }
     // SAFETY: `stream` is valid for writing a stream handle.
     let code = unsafe { (cuda.cuStreamCreate)(&raw mut stream, CU_STREAM_NON_BLOCKING) };
     cuda.check(code, "cuStreamCreate").map(|()| Addr::new(stream))

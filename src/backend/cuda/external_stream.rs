@@ -28,7 +28,7 @@ impl ExternalStream {
     pub fn create(cuda: &Cuda, device: Option<i32>) -> Result<Self> {
         let driver = cuda.driver.get()?;
         let device = device.unwrap_or_else(|| cuda.current(&driver));
-        Ok(ExternalStream { stream: driver.create_stream(device)?, spare: Mutex::default() })
+        Ok(ExternalStream { stream: driver.create_stream(device, 0)?, spare: Mutex::default() })
     }
 
     /// Returns the index of the stream's device in the backend's device list.

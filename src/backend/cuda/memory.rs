@@ -12,7 +12,9 @@ use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::backend::driver::{Devices as _, Driver as _, room_for, stream_of};
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{CopySide, DriverAllocation, Exports, Extent, Memory, Token};
+use crate::runtime::component::{
+    CopySide, DriverAllocation, Exports, Extent, Memory, StagingBuffer, Token,
+};
 use crate::runtime::device::new_kind_info;
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::{Addr, Region};
@@ -236,6 +238,10 @@ impl Memory for Arc<Cuda> {
 
     fn free(&self, addr: Addr, _extent: Extent) -> Result<()> {
         self.give(addr)
+    }
+
+    fn lend_host(&self, len: usize) -> Option<Box<dyn StagingBuffer>> {
+        staging::lend(&self.driver.known()?, len)
     }
 
     fn trim(&self) {

@@ -33,11 +33,11 @@ pub struct CudaStream {
 }
 
 impl CudaStream {
-    /// Creates a stream on `device`.
-    pub(super) fn create(driver: &Arc<CudaDriver>, device: i32) -> Result<Self> {
+    /// Creates a stream on `device` with a priority from the range of the device.
+    pub(super) fn create(driver: &Arc<CudaDriver>, device: i32, priority: i32) -> Result<Self> {
         let context = driver.context(device)?;
         let _inside = driver.enter(device)?;
-        let id = new_stream(driver.cuda)?;
+        let id = new_stream(driver.cuda, priority)?;
         Ok(CudaStream::new(driver, id, context, device, false))
     }
 

@@ -31,5 +31,6 @@ function_table! {
         cuMemAllocFromPoolAsync cuMemFreeAsync cuStreamWaitValue32_v2 cuStreamAddCallback
         cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle cuMemHostRegister_v2
         cuMemHostUnregister cuMemPrefetchAsync cuMemGetHandleForAddressRange cuFuncGetParamInfo
+        cuCtxGetStreamPriorityRange cuStreamCreateWithPriority
     }
 }

@@ -7,13 +7,12 @@
 //! device.
 
 use super::driver::{Block, Cuda, CudaDriver};
-use super::staging;
 use super::stream::CudaStream;
 use super::symbols::*;
 use crate::abi::devices::device::DTL_PREFETCH_HOST;
 use crate::backend::driver::{Driver as _, Queue as _, stream_of};
 use crate::error::{Result, failure};
-use crate::runtime::component::{CopySide, Rows, StagingBuffer, Token, Transfer};
+use crate::runtime::component::{CopySide, Rows, Token, Transfer};
 use crate::sys::memory::buf::{Addr, Region};
 use std::mem;
 use std::sync::Arc;
@@ -94,7 +93,7 @@ fn in_order(on: &CudaStream, device: i32, work: impl FnOnce(Addr) -> Result<()>)
         return work(on.id);
     }
     let before = on.record(false)?;
-    let beside = CudaStream::create(&on.driver, device)?;
+    let beside = CudaStream::create(&on.driver, device, 0)?;
     let there = beside.enter()?;
     beside.wait_event(&before)?;
     work(beside.id)?;
@@ -172,10 +171,6 @@ impl Transfer for Arc<Cuda> {
         let on = &stream_of::<CudaDriver>(stream).queue;
         let device = self.block_of(dst)?.device;
         in_order(on, device, |stream| queue_fill(&on.driver, stream, dst.region, value)).map(Some)
-    }
-
-    fn lend_host(&self, len: usize) -> Option<Box<dyn StagingBuffer>> {
-        staging::lend(&self.driver.known()?, len)
     }
 
     fn prefetch(&self, stream: Token, place: CopySide, device: i32) -> Result<Option<()>> {

@@ -65,8 +65,12 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
         None
     }
 
-    fn stream_create(&self, device: i32, _flags: u64) -> Result<Token> {
-        self.driver.get()?.create_stream(device).map(into_token)
+    fn stream_priorities(&self, device: i32) -> Result<(i32, i32)> {
+        self.driver.get()?.priorities(device)
+    }
+
+    fn stream_create(&self, device: i32, _flags: u64, priority: i32) -> Result<Token> {
+        self.driver.get()?.create_stream(device, priority).map(into_token)
     }
 
     fn stream_wrap(&self, device: i32, native: Addr) -> Result<Token> {

@@ -63,11 +63,15 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     type Module: Module<Self>;
 
     /// Loads the driver and lists its devices. On failure, returns the reason as a string.
-    fn find() -> std::result::Result<Self, String>;
+    fn find() -> Result<Self, String>;
     /// Returns the list of devices.
     fn cards(&self) -> &[Self::Card];
-    /// Creates a stream on `device`.
-    fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>>;
+    /// Returns the least and the greatest priority of streams on `device`.
+    fn priorities(&self, _device: i32) -> Result<(i32, i32)> {
+        Ok((0, 0))
+    }
+    /// Creates a stream on `device` with a priority from that range.
+    fn create_stream(self: &Arc<Self>, device: i32, priority: i32) -> Result<Arc<Stream<Self>>>;
     /// Wraps `native`, a stream of `device` that the application created.
     fn wrap_stream(self: &Arc<Self>, device: i32, native: Addr) -> Result<Arc<Stream<Self>>>;
 

@@ -114,8 +114,7 @@ impl Comm for Hier {
         let between = self.across().map_err(|error| error.within("kind \"hier\""))?;
         // Derived communicators share both transports and are distinguished by their match bits, so
         // these must be transferred in full: MPI's own messages carry only a tag.
-        let whole_words =
-            OpenArgs { own_algorithms: true, job: args.job.clone(), over: None, ..*args };
+        let whole_words = OpenArgs { own_algorithms: true, over: None, ..args.clone() };
         let across =
             opened(&between, &whole_words).map_err(|error| error.within("between the nodes"))?;
         match self.join(across.as_ref(), args) {
@@ -183,15 +182,16 @@ impl Hier {
         };
         let job = format!("{}-hier-{name:016x}", args.job.to_string_lossy());
         let node = OpenArgs {
-            flags: args.flags,
             named: Some((local, i32::try_from(nodes.mine.len()).unwrap_or(i32::MAX))),
             launched: None,
             job: CString::new(job).unwrap_or_default(),
             is_only_open: *name != 0,
-            timeout_ns: args.timeout_ns,
             settings: Addr::NULL,
+            grown: None,
             own_algorithms: true,
+            device_pci: None,
             over: None,
+            ..args.clone()
         };
         let node = opened(&self.node, &node).map_err(|error| error.within("inside the node"))?;
         Ok((nodes, node))

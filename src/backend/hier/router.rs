@@ -17,7 +17,8 @@ use crate::abi::status::*;
 use crate::backend::op_table::Operations;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
-    Completion, Liveness, Matched, OpId, PipelinedSource, Remote, Selector, SendMode, Transport,
+    Completion, Dest, Liveness, Matched, OpId, PipelinedSource, Remote, Selector, SendMode,
+    Transport,
 };
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
@@ -164,15 +165,9 @@ impl Router {
         }
     }
 
-    pub(super) fn isend(
-        &mut self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        mode: SendMode,
-    ) -> Result<OpId> {
-        let (level, rank) = self.level(dest)?;
-        self.start(level, |side| side.isend(data, rank, word, mode))
+    pub(super) fn isend(&mut self, data: Region, to: Dest, mode: SendMode) -> Result<OpId> {
+        let (level, rank) = self.level(to.rank)?;
+        self.start(level, |side| side.isend(data, rank, to.word, mode))
     }
 
     /// Starts a pipelined send. Returns `None`, without sending, if the transport does not support

@@ -341,7 +341,10 @@ fn without_a_kind_between_the_nodes_it_is_not_available() {
         is_only_open: false,
         timeout_ns: 0,
         settings: Addr::NULL,
+        grown: None,
+        watch: None,
         own_algorithms: true,
+        device_pci: None,
         over: None,
     };
     let error = hier.comm.expect("comm").open(&args).err().expect("nothing to open");

@@ -4,7 +4,7 @@ use super::nodes::Nodes;
 use super::router::Router;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Completion, CrossMemory, Diagnostics, Groups, Liveness, Matched, OpId, Pipeline,
+    Completion, CrossMemory, Dest, Diagnostics, Groups, Liveness, Matched, OpId, Pipeline,
     PipelinedSource, Properties, RecvMode, Remote, Selector, SendMode, Transport, poll_of,
 };
 use crate::runtime::registry::Backend;
@@ -86,15 +86,8 @@ impl Transport for HierTransport {
         }
     }
 
-    fn start_send(
-        &self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        mode: SendMode,
-        _may_block: bool,
-    ) -> Result<OpId> {
-        self.with(|router| router.isend(data, dest, word, mode))
+    fn start_send(&self, data: Region, to: Dest, mode: SendMode, _may_block: bool) -> Result<OpId> {
+        self.with(|router| router.isend(data, to, mode))
     }
 
     fn start_recv(&self, data: Region, select: Selector, _mode: RecvMode<'_>) -> Result<OpId> {
@@ -173,10 +166,6 @@ impl Pipeline for HierTransport {
 impl Diagnostics for HierTransport {
     fn failure_text(&self) -> Option<String> {
         self.with(|router| Ok(router.failure_text())).ok().flatten()
-    }
-
-    fn memory_text(&self) -> Option<String> {
-        None
     }
 }
 

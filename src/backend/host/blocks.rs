@@ -7,9 +7,7 @@
 //! so the file is examined before it is opened. The file is mapped only if the file name contains
 //! the random number that the handle contains. docs/adr/0014 gives the reasons.
 
-use crate::abi::status::{
-    DTL_ERROR_INVALID_HANDLE, DTL_ERROR_LIMIT, DTL_ERROR_MEMORY, DTL_ERROR_OUT_OF_MEMORY,
-};
+use crate::abi::status::*;
 use crate::abi::word::DTL_MEMORY_SHARED;
 use crate::backend::os_error::{memory_error, os_error};
 use crate::error::{Error, Result, fail, failure};

@@ -3,12 +3,10 @@
 use crate::abi::status::*;
 use crate::backend::kernel_cache::{Inputs, too_large, unwritten, write};
 use crate::error::{Error, Result, fail, failure};
-use crate::runtime::component::Source;
+use crate::runtime::component::{KERNEL_HEADER, Source};
 use crate::runtime::settings;
-use crate::sys::os::{
-    dl,
-    process::{self, Capture},
-};
+use crate::sys::os::dl;
+use crate::sys::os::process::{self, Capture};
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs;
@@ -30,7 +28,6 @@ const NEEDS: &str = "needs.d";
 /// Name of the subfolder for the files that the caller passes with a kernel's source.
 const FILES: &str = "files";
 
-const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 /// Compiler options that precede the caller's options, so that the caller's options take
 /// precedence.
 const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC", "-Wframe-larger-than=1048576"];
@@ -97,7 +94,7 @@ impl Compiler {
     /// includes.
     pub(super) fn inputs(&self, source: &Source) -> Result<Inputs> {
         let mut inputs = Inputs::new();
-        inputs.add("header", HEADER_TEXT.as_bytes());
+        inputs.add("header", KERNEL_HEADER.to_bytes());
         inputs.add("called", self.program.as_os_str().as_bytes());
         inputs.add_program("compiler", &self.program).map_err(|error| {
             failure!(DTL_ERROR_UNAVAILABLE, "the C compiler {}: {error}", self.program.display())
@@ -155,7 +152,7 @@ impl Compiler {
     /// Runs the compiler on `source` in `folder`. The compiler's messages are appended to `log`.
     fn run(&self, source: &Source, folder: &Path, log: &mut String) -> Result<()> {
         write(&folder.join(SOURCE), &named(&source.name.to_string_lossy(), source.bytes()))?;
-        write(&folder.join(HEADER), &named(HEADER, HEADER_TEXT.as_bytes()))?;
+        write(&folder.join(HEADER), &named(HEADER, KERNEL_HEADER.to_bytes()))?;
         let files = folder.join(FILES);
         for file in &source.files {
             let path = files.join(&file.name);

@@ -48,7 +48,10 @@ fn open_self() -> Box<dyn Transport> {
         is_only_open: false,
         timeout_ns: u64::MAX,
         settings: crate::sys::memory::buf::Addr::NULL,
+        grown: None,
+        watch: None,
         own_algorithms: false,
+        device_pci: None,
         over: None,
     };
     SelfComm.open(&args).expect("self")

@@ -25,7 +25,7 @@ use crate::backend::match_queues;
 use crate::backend::peer_map::BYTES_PER_RANK;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
-    CollMailbox, Completion, Groups, Liveness, Matched, Member, OpId, PartKey, Properties,
+    CollMailbox, Completion, Dest, Groups, Liveness, Matched, Member, OpId, PartKey, Properties,
     RecvMode, Selector, SendMode, SharedMemory, SharedOffer, SharedRegion, Transport, Wakeup,
     poll_of,
 };
@@ -266,15 +266,8 @@ impl Transport for InprocTransport {
         }
     }
 
-    fn start_send(
-        &self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        mode: SendMode,
-        _may_block: bool,
-    ) -> Result<OpId> {
-        let (target, own) = (self.fabric.side(dest)?, self.own()?);
+    fn start_send(&self, data: Region, to: Dest, mode: SendMode, _may_block: bool) -> Result<OpId> {
+        let (target, own, word) = (self.fabric.side(to.rank)?, self.own()?, to.word);
         let is_small = data.len() <= EAGER && mode != SendMode::Synchronous;
         if is_small && self.send_small(target, data, word) {
             return Ok(OpId::COMPLETED);
@@ -282,7 +275,7 @@ impl Transport for InprocTransport {
         // The receiver has left, or there was no memory for a copy, in which case the receiver
         // reads the sender's buffer, as for large messages. The operation is added first, because
         // the receiver of the message completes it, perhaps immediately.
-        let id = own.state.lock().operations.add(InprocOperation::Send(dest))?;
+        let id = own.state.lock().operations.add(InprocOperation::Send(to.rank))?;
         self.send_large(target, data, word, (id, mode))?;
         Ok(id)
     }

@@ -26,10 +26,6 @@ impl Diagnostics for MpiTransport {
     fn failure_text(&self) -> Option<String> {
         FAILURE_TEXT.take().map(String::from)
     }
-
-    fn memory_text(&self) -> Option<String> {
-        None
-    }
 }
 
 impl ForeignTest for MpiTransport {

@@ -2,7 +2,7 @@
 //! with time limits or the library's own collective algorithms. Messages of this protocol can be
 //! canceled even if MPI cannot cancel its own messages.
 
-use super::comm::place_in;
+use super::comm::{grow::MpiGrow, or_free, place_in};
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, OVER_TEXT, PendingFree, checked};
 use super::message::{self, Envelope, tag_limit};
@@ -37,8 +37,8 @@ struct MpiWire {
 /// exchange messages.
 pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>> {
     let turn = mpi.enter()?;
-    let (rank, size) = place_in(mpi, comm)?;
-    let highest = tag_limit(mpi)?;
+    let found = place_in(mpi, comm).and_then(|place| Ok((place, tag_limit(mpi)?)));
+    let ((rank, size), highest) = or_free(mpi, &[comm], found)?;
     let reader = Reader::of(mpi);
     drop(turn);
     if highest < DTL_TAG_MAX {
@@ -58,6 +58,7 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
     let properties = Arc::new(Properties {
         // Below MPI_THREAD_MULTIPLE, calls of the program and of the library could overlap.
         allows_progress_thread: mpi.is_multiple(),
+        grow: Some(Arc::new(MpiGrow(mpi, comm))),
         ..Properties::new(rank, size, description)
     });
     p2p_protocol::open(Box::new(MpiWire {
@@ -123,10 +124,6 @@ impl Wire for MpiWire {
         Ok(Some(Completion { status, ..done }))
     }
 
-    fn can_cancel(&self) -> bool {
-        true
-    }
-
     fn cancel(&mut self, op: OpId) -> Result<()> {
         let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(()) };
         self.canceled.lock().push(op.0);
@@ -139,7 +136,7 @@ impl Wire for MpiWire {
         self.failure.lock().take()
     }
 
-    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
+    fn windows(&mut self) -> Result<&mut dyn WireWindows, &'static str> {
         Err("MPI's windows are used without a time limit, determinism and MPI_THREAD_SERIALIZED, \
              on all ranks: they may wait for ever inside MPI")
     }

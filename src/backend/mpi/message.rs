@@ -72,8 +72,7 @@ fn start_large_send(mpi: &Mpi, to: Envelope, data: Region, mode: SendMode) -> Re
     }
     let (count, datatype) = typed_count(mpi, data.len())?;
     // SAFETY: the region stays valid until the request completes, per `start_send`.
-    let code = unsafe { start(at, count, datatype, peer, tag, comm, &raw mut request) };
-    release(mpi, datatype)?;
+    let code = unsafe { start(at, count, datatype.1, peer, tag, comm, &raw mut request) };
     mpi.check("MPI_Isend", code).map(|()| request)
 }
 
@@ -102,8 +101,7 @@ fn start_large_recv(mpi: &Mpi, from: Envelope, data: Region) -> Result<Handle> {
     let (count, datatype) = typed_count(mpi, data.len())?;
     // SAFETY: the region stays valid until the request completes, per `start_recv`.
     let code =
-        unsafe { (mpi.call.MPI_Irecv)(at, count, datatype, peer, tag, comm, &raw mut request) };
-    release(mpi, datatype)?;
+        unsafe { (mpi.call.MPI_Irecv)(at, count, datatype.1, peer, tag, comm, &raw mut request) };
     mpi.check("MPI_Irecv", code).map(|()| request)
 }
 
@@ -174,23 +172,31 @@ pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Res
     let (count, datatype) = typed_count(mpi, data.len())?;
     // SAFETY: a matched message is received once; the region stays valid.
     let code =
-        unsafe { (mpi.call.MPI_Imrecv)(at, count, datatype, &raw mut message, &raw mut request) };
-    release(mpi, datatype)?;
+        unsafe { (mpi.call.MPI_Imrecv)(at, count, datatype.1, &raw mut message, &raw mut request) };
     mpi.check("MPI_Imrecv", code).map(|()| request)
+}
+
+/// MPI_BYTE, or a datatype that the library created. Drop frees such a datatype, which requires an
+/// `MpiGuard`; operations started with it are not affected.
+pub(super) struct Datatype<'m>(pub(super) &'m Mpi, pub(super) Handle);
+
+impl Drop for Datatype<'_> {
+    fn drop(&mut self) {
+        if self.1 != self.0.k.byte {
+            // The result of the operation itself is reported, not that of the cleanup.
+            let _ = free(self.0, self.1);
+        }
+    }
 }
 
 /// Expresses `len` bytes as a count of a datatype: MPI_BYTE, or a new datatype if `len` exceeds the
 /// range of `int`. Requires an `MpiGuard`.
-pub(super) fn typed_count(mpi: &Mpi, len: usize) -> Result<(c_int, Handle)> {
-    match c_int::try_from(len) {
-        Ok(count) => Ok((count, mpi.k.byte)),
-        Err(_) => Ok((1, make_bytes(mpi, len)?)),
-    }
-}
-
-/// Frees a datatype unless it is MPI_BYTE; operations started with the datatype are not affected.
-pub(super) fn release(mpi: &Mpi, datatype: Handle) -> Result<()> {
-    if datatype == mpi.k.byte { Ok(()) } else { free(mpi, datatype) }
+pub(super) fn typed_count(mpi: &Mpi, len: usize) -> Result<(c_int, Datatype<'_>)> {
+    let (count, datatype) = match c_int::try_from(len) {
+        Ok(count) => (count, mpi.k.byte),
+        Err(_) => (1, make_bytes(mpi, len)?),
+    };
+    Ok((count, Datatype(mpi, datatype)))
 }
 
 /// Frees a datatype that the library created.
@@ -209,7 +215,8 @@ pub(super) fn make_unit(mpi: &Mpi, len: c_int) -> Result<Handle> {
 
 fn commit(mpi: &Mpi, mut datatype: Handle) -> Result<Handle> {
     // SAFETY: a call of this library created the datatype.
-    unsafe { checked!(mpi, MPI_Type_commit(&raw mut datatype)) }.map(|()| datatype)
+    let committed = unsafe { checked!(mpi, MPI_Type_commit(&raw mut datatype)) };
+    committed.map(|()| datatype).inspect_err(|_| drop(free(mpi, datatype)))
 }
 
 /// Creates a datatype of exactly `len` elements of MPI_BYTE: blocks of 1 MiB and the remaining
@@ -220,9 +227,9 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     else {
         return fail!(DTL_ERROR_LIMIT, "a message of {len} bytes: MPI takes up to 2^51");
     };
-    let block = make_unit(mpi, BLOCK as c_int)?;
+    let block = Datatype(mpi, make_unit(mpi, BLOCK as c_int)?);
     let (counts, places) = ([blocks, rest], [0, (len - len % BLOCK) as isize]);
-    let (types, mut whole) = (mpi.abi.pair(block, mpi.k.byte), 0);
+    let (types, mut whole) = (mpi.abi.pair(block.1, mpi.k.byte), 0);
     // SAFETY: each of the three arrays has two elements and is read during the call.
     unsafe {
         checked!(
@@ -236,7 +243,6 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
             )
         )
     }?;
-    free(mpi, block)?;
     commit(mpi, whole)
 }
 

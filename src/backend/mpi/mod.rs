@@ -8,7 +8,7 @@
 //! - `opener`: the backend, and the opening of transports
 //! - `library`: loading of the MPI library
 //! - `comm_import`: choice of the MPI communicator
-//! - `comm`: copies of communicators
+//! - `comm`: communicators that the library creates
 //! - `locality`: ranks that share a node
 //! - `transport`: messages that are passed directly to MPI
 //! - `message`: sends and receives of any size
@@ -17,7 +17,6 @@
 //! - `completion`: completion of operations
 //! - `status`: decoding of an MPI_Status
 //! - `persistent`: persistent requests
-//! - `stale_messages`: messages that no rank received
 //! - `coll`: MPI's own collectives
 //! - `window`: MPI's own windows
 //! - `framed`: messages of the library's own protocol over MPI
@@ -34,7 +33,6 @@ mod message;
 mod op_extras;
 mod opener;
 mod persistent;
-mod stale_messages;
 mod status;
 mod transport;
 mod window;

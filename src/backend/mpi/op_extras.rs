@@ -1,11 +1,9 @@
 //! State of the few operations that need more state than an MPI_Request.
 
 use super::library::functions::{Count, Handle};
-use crate::sys::{
-    compute::callback::ForeignTester,
-    memory::buf::{Region, Scratch},
-    sync::lock::Mutex,
-};
+use crate::sys::compute::callback::ForeignTester;
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::lock::Mutex;
 use std::ffi::c_int;
 use std::sync::Arc;
 

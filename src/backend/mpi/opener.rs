@@ -1,9 +1,10 @@
 //! Backend "mpi": detection of an MPI library, and opening of transports.
 
+use super::comm::{self, grow, stale_messages};
 use super::library::functions::Handle;
 use super::library::mpi_library::{self, Hold, Mpi, PendingFree};
 use super::transport::MpiTransport;
-use super::{comm, comm_import, framed, stale_messages};
+use super::{comm_import, framed};
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE};
 use crate::error::{Result, fail};
 use crate::runtime::component::{Availability, BackendProbe, Comm, OpenArgs, Transport};
@@ -52,6 +53,15 @@ impl Comm for MpiOpener {
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let mpi = mpi_library::loaded()?;
         mpi.explain();
+        let mut grown = args.grown;
+        if args.settings.is_null() && args.named.is_none() {
+            mpi.start()?;
+            grown = grow::join_parent(mpi, args.timeout_ns)?;
+        }
+        if let Some(all) = grown {
+            let opened = connect(mpi, all, args);
+            return mpi.free_soon(PendingFree::Comm(all)).and(opened);
+        }
         let comm = comm_import::choose(mpi, args)?;
         connect(mpi, comm, args)
     }

@@ -10,7 +10,8 @@
 //! `completion` completes operations, `framed` is for communicators with time limits, `collective`
 //! implements the collectives, `discovery` and `mpi_library` choose the MPI library.
 
-use super::comm::{duplicate, or_free, place_in};
+use super::comm::grow::MpiGrow;
+use super::comm::{duplicate, of_ranks, or_free, place_in, stale_messages};
 use super::ids::{id_of, request_of};
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, PendingFree, checked};
@@ -18,20 +19,19 @@ use super::locality::Node;
 use super::message::{self, Envelope, LARGE, tag_limit};
 use super::op_extras::{OpExtra, OpExtras};
 use super::status::Reader;
-use super::{stale_messages, window};
+use super::window;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Completion, Groups, Matched, OpId, Properties, RecvMode, Selector, SendMode, ThreadCheck,
+    Completion, Dest, Groups, Matched, OpId, Properties, RecvMode, Selector, SendMode, ThreadCheck,
     Transport,
 };
-use crate::sys::{
-    compute::callback::ForeignTester,
-    memory::buf::{Region, Scratch},
-    sync::lock::Mutex,
-};
+use crate::sys::compute::callback::ForeignTester;
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::lock::Mutex;
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 /// Message classes, stored in bits 28 to 31 of the match bits.
@@ -64,9 +64,11 @@ pub(super) struct MpiTransport {
     pub(super) size: c_int,
     /// True if this transport owns `user` and frees it.
     owns_user: bool,
+    /// True if the communicator is revoked.
+    pub(super) is_revoked: AtomicBool,
     pub(super) is_intel: bool,
     /// Reason why MPI's windows are not used; `Ok` if they are.
-    windows: std::result::Result<(), &'static str>,
+    windows: Result<(), &'static str>,
     properties: Properties,
     /// Messages that a matched probe has matched and that have not been received, with their sizes
     /// in bytes.
@@ -105,6 +107,7 @@ impl MpiTransport {
             user,
             inner,
             owns_user: !is_borrowed,
+            is_revoked: AtomicBool::new(false),
             rank,
             size,
             reader: Reader::of(mpi),
@@ -115,7 +118,10 @@ impl MpiTransport {
             over_at_once: over_at_once.unwrap_or(mpi.k.request_null),
             is_intel: mpi.version.starts_with("Intel"),
             windows: window::support(mpi),
-            properties: properties(mpi, (rank, size), node),
+            properties: Properties {
+                grow: Some(Arc::new(MpiGrow(mpi, inner))),
+                ..properties(mpi, (rank, size), node)
+            },
             taken: Mutex::new(Vec::new()),
             _hold: Hold::new(),
         })
@@ -174,7 +180,8 @@ impl MpiTransport {
         let comm = if everybody {
             duplicate(self.mpi, self.user)?
         } else {
-            self.group_comm(ranks, number)?
+            let tag = (number % self.tag_limit.unsigned_abs()) as c_int;
+            of_ranks(self.mpi, self.inner, ranks, tag)?
         };
         let copy = or_free(self.mpi, &[comm], duplicate(self.mpi, comm))?;
         let mut some = MpiTransport::open(self.mpi, comm, copy, false)?;
@@ -186,38 +193,16 @@ impl MpiTransport {
         Ok(some)
     }
 
-    fn group_comm(&self, ranks: &[i32], number: u32) -> Result<Handle> {
-        let (mut all, mut some, mut comm) = (0, 0, 0);
-        let call = &self.mpi.call;
-        // SAFETY: the library owns the communicator; `all` is a writable local.
-        unsafe { checked!(self.mpi, MPI_Comm_group(self.inner, &raw mut all)) }?;
-        let count = c_int::try_from(ranks.len()).unwrap_or(c_int::MAX);
-        // SAFETY: `count` ranks of the group are read during the call.
-        unsafe { checked!(self.mpi, MPI_Group_incl(all, count, ranks.as_ptr(), &raw mut some)) }?;
-        let tag = (number % self.tag_limit.unsigned_abs()) as c_int;
-        // SAFETY: the group consists of ranks of the communicator; all of them call this function,
-        // per `NativeCollectives::subset`.
-        let made = unsafe { (call.MPI_Comm_create_group)(self.inner, some, tag, &raw mut comm) };
-        for group in [&mut some, &mut all] {
-            // SAFETY: each group was created above and is freed once.
-            unsafe { checked!(self.mpi, MPI_Group_free(group)) }?;
-        }
-        self.mpi.check("MPI_Comm_create_group", made)?;
-        or_free(self.mpi, &[comm], self.mpi.make_quiet(comm))?;
-        Ok(comm)
-    }
-
     #[cold]
     #[inline(never)]
     fn send_checked(
         &self,
         data: Region,
-        dest: i32,
-        word: u64,
+        to: Dest,
         mode: SendMode,
         may_block: bool,
     ) -> Result<OpId> {
-        let to = self.envelope(dest, word)?;
+        let to = self.envelope(to.rank, to.word)?;
         let _turn = self.mpi.enter()?;
         self.send_on(to, data, mode, may_block)
     }
@@ -300,19 +285,12 @@ impl Transport for MpiTransport {
     }
 
     #[unsafe(link_section = ".text.hot.dtl")]
-    fn start_send(
-        &self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        mode: SendMode,
-        may_block: bool,
-    ) -> Result<OpId> {
-        if mode != SendMode::Synchronous && self.is_plain(data, word) {
-            let to = Envelope { peer: dest, tag: word as c_int, comm: self.user };
+    fn start_send(&self, data: Region, to: Dest, mode: SendMode, may_block: bool) -> Result<OpId> {
+        if mode != SendMode::Synchronous && self.is_plain(data, to.word) {
+            let to = Envelope { peer: to.rank, tag: to.word as c_int, comm: self.user };
             return self.send_on(to, data, mode, may_block);
         }
-        self.send_checked(data, dest, word, mode, may_block)
+        self.send_checked(data, to, mode, may_block)
     }
 
     #[unsafe(link_section = ".text.hot.dtl")]
@@ -395,6 +373,11 @@ impl Transport for MpiTransport {
     fn close(&self) -> Result<()> {
         if self.over_at_once != self.mpi.k.request_null {
             self.mpi.free_soon(PendingFree::Over(self.over_at_once))?;
+        }
+        // The ranks close a revoked communicator at different times. MPI gives the context of a
+        // freed one to a new one, which would receive the messages that are still to arrive.
+        if self.is_revoked.load(Ordering::Relaxed) {
+            return Ok(());
         }
         self.mpi.free_soon(PendingFree::Comm(self.inner))?;
         if self.owns_user { self.mpi.free_soon(PendingFree::Comm(self.user)) } else { Ok(()) }

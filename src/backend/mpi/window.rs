@@ -13,7 +13,7 @@ use super::comm;
 use super::library::abi::Int;
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, OVER_TEXT, checked};
-use super::message::{release, typed_count};
+use super::message::typed_count;
 use super::transport::MpiTransport;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
@@ -40,7 +40,7 @@ const PIECE: usize = 1 << 28;
 const SWAPPED_PIECE: usize = 1 << 10;
 
 /// Returns `Ok` if the library uses this MPI's windows, otherwise the reason for not using them.
-pub(super) fn support(mpi: &Mpi) -> std::result::Result<(), &'static str> {
+pub(super) fn support(mpi: &Mpi) -> Result<(), &'static str> {
     if !mpi.is_multiple() {
         return Err("MPI's windows need MPI_THREAD_MULTIPLE");
     }
@@ -235,7 +235,8 @@ impl MpiWindow {
         wants_op: bool,
     ) -> Result<Option<OpId>> {
         let _turn = self.mpi.enter()?;
-        let (n, kind) = typed_count(self.mpi, spot.len)?;
+        let (n, datatype) = typed_count(self.mpi, spot.len)?;
+        let kind = datatype.1;
         let (call, mut request) = (&self.mpi.call, 0);
         let (at, place, rank, win) =
             (local.addr().ptr(), spot.offset as isize, spot.target, self.win);
@@ -254,7 +255,6 @@ impl MpiWindow {
             // SAFETY: both buffers are valid until the operation completes, per `Window`.
             (false, false) => unsafe { (call.MPI_Get)(at, n, kind, rank, place, n, kind, win) },
         };
-        release(self.mpi, kind)?;
         self.mpi.check(name, code).map(|()| wants_op.then_some(OpId(request)))
     }
 
@@ -285,10 +285,7 @@ impl MpiWindow {
 
     fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<()> {
         let _turn = self.mpi.enter()?;
-        let datatype =
-            self.mpi.k.datatype(swap.dtype).ok_or_else(|| {
-                failure!(DTL_ERROR_INTERNAL, "MPI has no datatype {}", swap.dtype)
-            })?;
+        let (datatype, _) = self.pair(swap.dtype, DTL_OP_NO_OP)?;
         let [value, expected, result] =
             [swap.value, swap.expected, swap.result].map(|one| one.addr().ptr());
         let (place, target, win) = (to.offset as isize, to.target, self.win);

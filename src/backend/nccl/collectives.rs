@@ -6,6 +6,7 @@ use super::symbols::*;
 use crate::abi::word::*;
 use crate::backend::cuda::external_stream::address;
 use crate::runtime::comm::coll::{self, CollArgs};
+use crate::runtime::component::Refusal;
 use crate::runtime::types::{Reduction, describe, op_text};
 use crate::sys::memory::buf::Region;
 use std::ptr;
@@ -21,17 +22,17 @@ pub(super) struct NcclTarget {
 
 /// Returns the reason why NCCL cannot execute a collective; `None` if NCCL can. The result is the
 /// same on all ranks.
-pub(super) fn refuses(args: &CollArgs) -> Option<String> {
+pub(super) fn refuses(args: &CollArgs) -> Option<Refusal> {
     match args.kind {
         coll::Kind::Reduce | coll::Kind::Allreduce => refuses_reduction(args),
         coll::Kind::ReduceScatter | coll::Kind::ReduceScatterBlock => {
             let blocks = args.send.ranges();
             let first = blocks.first().map(|block| block.len());
             let is_even = blocks.iter().all(|block| Some(block.len()) == first);
-            let uneven = || "NCCL has blocks of one size only".to_owned();
+            let uneven = || "NCCL has blocks of one size only".into();
             refuses_reduction(args).or_else(|| (!is_even).then(uneven))
         }
-        coll::Kind::Alltoall if args.in_place => Some("NCCL has none in place".to_owned()),
+        coll::Kind::Alltoall if args.in_place => Some("NCCL has none in place".into()),
         coll::Kind::Barrier
         | coll::Kind::Bcast
         | coll::Kind::Gather
@@ -41,17 +42,17 @@ pub(super) fn refuses(args: &CollArgs) -> Option<String> {
         _ if args.row.is_varied() => Some(
             "NCCL has blocks of one size only, and a rank without data cannot tell where the \
              others' is"
-                .to_owned(),
+                .into(),
         ),
-        _ => Some("NCCL has none".to_owned()),
+        _ => Some("NCCL has none".into()),
     }
 }
 
-fn refuses_reduction(args: &CollArgs) -> Option<String> {
+fn refuses_reduction(args: &CollArgs) -> Option<Refusal> {
     let by = args.reduction.as_ref()?;
     match (kind(by.dtype), operation(by.op)) {
-        (None, _) => Some(format!("NCCL does not reduce {}", describe(by.dtype))),
-        (_, None) => Some(format!("NCCL has no {}", op_text(by.op))),
+        (None, _) => Some(format!("NCCL does not reduce {}", describe(by.dtype)).into()),
+        (_, None) => Some(format!("NCCL has no {}", op_text(by.op)).into()),
         _ => None,
     }
 }

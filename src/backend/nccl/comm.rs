@@ -12,19 +12,17 @@ use super::symbols::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_INVALID_STATE};
 use crate::backend::cuda::Cuda;
-use crate::backend::cuda::external_stream::{ExternalStream, Point};
-use crate::error::{Error, Result};
-use crate::runtime::comm::coll::CollArgs;
-use crate::runtime::component::{BootstrapId, DeviceComm};
+use crate::backend::cuda::external_stream::{ExternalStream, Point, address};
+use crate::error::{Error, Result, fail, failure};
+use crate::runtime::comm::coll::{CollArgs, CollCall};
+use crate::runtime::component::{
+    BootstrapId, DeviceComm, Hold, MemoryPlace, NativeCollectives, OpId, Refusal, Registration,
+};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
-use crate::sys::{
-    memory::buf::Addr,
-    sync::{
-        lock::Mutex,
-        wait::{Backoff, Deadline},
-    },
-};
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::lock::{Mutex, MutexGuard};
+use crate::sys::sync::wait::{self, Backoff, Deadline};
 use std::collections::VecDeque;
 use std::ptr;
 use std::sync::Arc;
@@ -43,6 +41,7 @@ pub(super) struct NcclComm {
     queue: ExternalStream,
 }
 
+#[derive(Default)]
 struct NcclState {
     /// NCCL's communicator; null before its creation and after its destruction.
     comm: Addr,
@@ -59,6 +58,9 @@ struct NcclState {
     entering: Option<PostCopy>,
     /// Positions in the stream at which the queued collectives end, in queue order.
     running: VecDeque<Point>,
+    /// True while a thread waits, without the lock, until NCCL has registered or deregistered a
+    /// buffer. Meanwhile no other call of NCCL is allowed on the communicator.
+    is_registering: bool,
     /// Reason why no more collectives can be started.
     failed: Option<Error>,
 }
@@ -70,18 +72,7 @@ impl NcclComm {
         devices: Arc<Backend>,
         queue: ExternalStream,
     ) -> Self {
-        let state = Mutex::new(NcclState {
-            comm: Addr::NULL,
-            rank: 0,
-            size: 0,
-            next: 0,
-            over: 0,
-            waiting: VecDeque::new(),
-            entering: None,
-            running: VecDeque::new(),
-            failed: None,
-        });
-        NcclComm { nccl, cuda, devices, state, queue }
+        NcclComm { nccl, cuda, devices, state: Mutex::default(), queue }
     }
 
     /// Returns the asynchronous error state of the communicator.
@@ -120,7 +111,7 @@ impl NcclComm {
             state.over += 1;
             self.queue.recycle(point);
         }
-        while self.is_ready(state, "a collective of NCCL's")? {
+        while !state.is_registering && self.is_ready(state, "a collective of NCCL's")? {
             if let Some(behind) = state.entering.take() {
                 self.behind(state, behind)?;
             }
@@ -178,23 +169,28 @@ impl NcclComm {
     /// buffers. Does not wait if the device is lost, because a lost device does not access any
     /// buffers.
     fn drain(&self, state: &mut NcclState) {
-        let (Ok(end), deadline, mut backoff) =
-            (self.queue.point(), Deadline::after(LEAVE_NS), Backoff::new())
-        else {
+        let Ok(end) = self.queue.point() else { return };
+        let is_over = || end.is_done().map(|is_done| is_done.then_some(()));
+        if let Ok(None) = wait::poll(Deadline::after(LEAVE_NS), is_over) {
+            log::warning!(
+                "aborted collectives of NCCL are still on the device after {} ms",
+                LEAVE_NS / 1_000_000
+            );
             return;
-        };
-        while matches!(end.is_done(), Ok(false)) {
-            if deadline.passed() {
-                log::warning!(
-                    "work that NCCL was told to give up is still on the device after {} ms",
-                    LEAVE_NS / 1_000_000
-                );
-                return;
-            }
-            backoff.pause();
         }
         state.running.clear();
         state.entering = None;
+    }
+
+    /// Waits until a call that has returned `code` ends, for `LEAVE_NS` nanoseconds at most.
+    /// Returns the result of the call, which is `ncclInProgress` if it has not ended.
+    fn wait(&self, state: &NcclState, mut code: ncclResult_t) -> ncclResult_t {
+        let (deadline, mut backoff) = (Deadline::after(LEAVE_NS), Backoff::new());
+        while code == ncclInProgress && !deadline.passed() {
+            backoff.pause();
+            code = self.ask(state);
+        }
+        code
     }
 
     /// Finalizes and destroys the communicator; returns false if finalization fails or takes longer
@@ -202,13 +198,8 @@ impl NcclComm {
     fn finalize(&self, state: &mut NcclState) -> bool {
         let Ok(_inside) = self.queue.enter() else { return false };
         // SAFETY: NCCL's communicator is alive and has no work in flight.
-        let mut code = unsafe { (self.nccl.calls.ncclCommFinalize)(state.comm.ptr()) };
-        let (deadline, mut backoff) = (Deadline::after(LEAVE_NS), Backoff::new());
-        while code == ncclInProgress && !deadline.passed() {
-            backoff.pause();
-            code = self.ask(state);
-        }
-        if code != ncclSuccess {
+        let code = unsafe { (self.nccl.calls.ncclCommFinalize)(state.comm.ptr()) };
+        if self.wait(state, code) != ncclSuccess {
             return false;
         }
         let comm = std::mem::replace(&mut state.comm, Addr::NULL);
@@ -218,6 +209,23 @@ impl NcclComm {
             log::warning!("{}", self.error(code, "ncclCommDestroy"));
         }
         true
+    }
+}
+
+impl NativeCollectives for NcclComm {
+    fn refuses(&self, call: &CollCall<'_>) -> Result<Option<Refusal>> {
+        Ok(refuses(call.args))
+    }
+
+    fn start(&self, call: &CollCall<'_>) -> Result<OpId> {
+        let mut state = self.state.lock();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        let number = state.next;
+        state.next += 1;
+        state.waiting.push_back(call.args.clone());
+        Ok(OpId(number))
     }
 }
 
@@ -248,7 +256,7 @@ impl DeviceComm for NcclComm {
         Ok(words)
     }
 
-    fn meet(&self, invitation: &BootstrapId, rank: i32, size: i32) -> Result<()> {
+    fn connect(&self, invitation: &BootstrapId, rank: i32, size: i32) -> Result<()> {
         let mut id = ncclUniqueId { internal: [0; 128] };
         let bytes = invitation.iter().flat_map(|word| word.to_ne_bytes());
         for (to, byte) in id.internal.iter_mut().zip(bytes) {
@@ -267,7 +275,7 @@ impl DeviceComm for NcclComm {
         Err(self.error(code, "ncclCommInitRankConfig"))
     }
 
-    fn has_met(&self) -> Result<bool> {
+    fn is_connected(&self) -> Result<bool> {
         self.is_ready(&self.state.lock(), "ncclCommInitRankConfig")
     }
 
@@ -275,22 +283,12 @@ impl DeviceComm for NcclComm {
         (self.devices.handle(), self.queue.device())
     }
 
-    fn refuses(&self, args: &CollArgs) -> Option<String> {
-        refuses(args)
+    fn registration(&self) -> Option<&dyn Registration> {
+        self.nccl.calls.ncclCommRegister.is_some().then_some(self as _)
     }
 
-    fn start(&self, args: &CollArgs) -> Result<u64> {
-        let mut state = self.state.lock();
-        if let Some(error) = &state.failed {
-            return Err(error.clone());
-        }
-        let number = state.next;
-        state.next += 1;
-        state.waiting.push_back(args.clone());
-        Ok(number)
-    }
-
-    fn test(&self, started: u64) -> Result<bool> {
+    fn test(&self, op: OpId) -> Result<bool> {
+        let started = op.0;
         let mut state = self.state.lock();
         if started < state.over {
             return Ok(true);
@@ -318,7 +316,8 @@ impl DeviceComm for NcclComm {
         let mut state = self.state.lock();
         let is_idle =
             state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
-        let may_leave = is_idle && state.failed.is_none() && !state.comm.is_null();
+        let may_leave =
+            is_idle && !state.is_registering && state.failed.is_none() && !state.comm.is_null();
         let destroyed = Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed");
         if may_leave && self.finalize(&mut state) {
             state.failed = Some(destroyed);
@@ -329,6 +328,114 @@ impl DeviceComm for NcclComm {
 
     fn describe(&self) -> String {
         format!("NCCL {} for memory of cuda device {}", self.nccl.number(), self.queue.device())
+    }
+}
+
+impl NcclComm {
+    /// Returns an error if NCCL's communicator has failed or executes a collective.
+    fn check_idle(&self, state: &NcclState) -> Result<()> {
+        match &state.failed {
+            Some(error) => Err(error.clone()),
+            None if state.over < state.next => fail!(
+                DTL_ERROR_BUSY,
+                "a collective of the communicator is in flight: complete it before a buffer is \
+                 registered"
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until no other thread registers or deregisters a buffer, and locks the state.
+    fn lock_idle(&self) -> MutexGuard<'_, NcclState> {
+        let mut backoff = Backoff::new();
+        loop {
+            let state = self.state.lock();
+            if !state.is_registering {
+                return state;
+            }
+            drop(state);
+            backoff.pause();
+        }
+    }
+
+    /// Waits for a call of NCCL with the result `code` that continues in the background. Releases
+    /// the lock meanwhile, so that other threads can start and test collectives, which begin after
+    /// the call. If the call takes longer than `LEAVE_NS` nanoseconds, aborts the communicator,
+    /// because no other call of NCCL is allowed until it ends.
+    fn settle<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, NcclState>,
+        mut code: ncclResult_t,
+        what: &str,
+    ) -> Result<()> {
+        let (deadline, mut backoff) = (Deadline::after(LEAVE_NS), Backoff::new());
+        state.is_registering = true;
+        while code == ncclInProgress && !deadline.passed() {
+            drop(state);
+            backoff.pause();
+            state = self.state.lock();
+            if let Some(error) = state.failed.clone() {
+                state.is_registering = false;
+                return Err(error); // Another thread has aborted the communicator.
+            }
+            code = self.ask(&state);
+        }
+        state.is_registering = false;
+        match code {
+            ncclSuccess => Ok(()),
+            ncclInProgress => {
+                let why = failure!(
+                    DTL_ERROR_TIMEOUT,
+                    "{what} was still in progress after {} ms, so the devices' communicator was \
+                     aborted: destroy the communicator on all ranks",
+                    LEAVE_NS / 1_000_000
+                );
+                self.abort(&mut state, why.clone());
+                Err(why)
+            }
+            code => Err(self.error(code, what)),
+        }
+    }
+}
+
+impl Registration for NcclComm {
+    fn register(&self, buffer: Region, _place: MemoryPlace) -> Result<Option<Hold>> {
+        let Some(register) = self.nccl.calls.ncclCommRegister else { return Ok(None) };
+        let state = self.lock_idle();
+        self.check_idle(&state)?;
+        let (_inside, mut made) = (self.queue.enter()?, Box::new(ptr::null_mut()));
+        // SAFETY: NCCL's communicator is alive, the buffer is device memory that stays allocated
+        // until it is deregistered, and `made` has room for a handle. It is leaked after a failure,
+        // because NCCL may still write to it.
+        let code =
+            unsafe { register(state.comm.ptr(), address(buffer), buffer.len(), &raw mut *made) };
+        if let Err(error) = self.settle(state, code, "ncclCommRegister") {
+            std::mem::forget(made);
+            return Err(error);
+        }
+        // A null handle: NCCL does not use registered buffers here.
+        Ok(if made.is_null() { None } else { Some(Arc::new(Addr::new(*made))) })
+    }
+
+    fn deregister(&self, hold: Hold) -> Result<()> {
+        let (Some(deregister), Ok(made)) =
+            (self.nccl.calls.ncclCommDeregister, hold.downcast::<Addr>())
+        else {
+            return Ok(());
+        };
+        let state = self.lock_idle();
+        if state.comm.is_null() {
+            return Ok(()); // It was aborted or destroyed, with all registrations.
+        }
+        let _inside = self.queue.enter()?;
+        // SAFETY: NCCL's communicator is alive, and the handle is deregistered once.
+        let code = unsafe { deregister(state.comm.ptr(), made.ptr()) };
+        self.settle(state, code, "ncclCommDeregister")
+    }
+
+    fn is_in_use(&self, _buffer: Region) -> bool {
+        let state = self.state.lock();
+        state.failed.is_none() && state.over < state.next
     }
 }
 

@@ -81,3 +81,6 @@ pub type ncclSend = unsafe extern "C" fn(*const c_void, usize, ncclDataType_t, c
 pub type ncclRecv = unsafe extern "C" fn(*mut c_void, usize, ncclDataType_t, c_int, ncclComm_t,
     cudaStream_t) -> ncclResult_t;
 pub type ncclGetLastError = unsafe extern "C" fn(ncclComm_t) -> *const c_char;
+pub type ncclCommRegister = unsafe extern "C" fn(ncclComm_t, *mut c_void, usize, *mut *mut c_void)
+    -> ncclResult_t;
+pub type ncclCommDeregister = unsafe extern "C" fn(ncclComm_t, *mut c_void) -> ncclResult_t;

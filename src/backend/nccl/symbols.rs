@@ -56,6 +56,6 @@ function_table! {
         ncclBroadcast ncclReduce ncclAllReduce ncclReduceScatter ncclAllGather ncclSend ncclRecv
     }
     optional {
-        ncclGetLastError
+        ncclGetLastError ncclCommRegister ncclCommDeregister
     }
 }

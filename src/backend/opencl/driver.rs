@@ -74,6 +74,8 @@ pub struct Card {
     /// Shared virtual memory (SVM) capabilities of the device, as CL_DEVICE_SVM_... bits; 0 if the
     /// host and the device cannot share pointers.
     pub(super) sharing: u64,
+    /// True if a queue of the device can have a priority (extension cl_khr_priority_hints).
+    has_priorities: bool,
     /// Internal queue for copies that the calling thread waits for.
     copies: TryOnce<Arc<ClQueue>>,
 }
@@ -92,7 +94,7 @@ impl driver::Driver for ClDriver {
     type Origin = Origin;
     type Module = Arc<Program>;
 
-    fn find() -> std::result::Result<Self, String> {
+    fn find() -> Result<Self, String> {
         // SAFETY: the name is that of an OpenCL loader, or the user who named another library
         // vouches for it.
         let cl = unsafe { LIBRARY.load(settings::current().device_library.as_deref()) }?;
@@ -103,8 +105,12 @@ impl driver::Driver for ClDriver {
         &self.devices
     }
 
-    fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>> {
-        let stream = Stream::<Self>::new(ClQueue::create(self, device)?);
+    fn priorities(&self, device: i32) -> Result<(i32, i32)> {
+        Ok(if self.card(device)?.has_priorities { (1, -1) } else { (0, 0) })
+    }
+
+    fn create_stream(self: &Arc<Self>, device: i32, priority: i32) -> Result<Arc<Stream<Self>>> {
+        let stream = Stream::<Self>::new(ClQueue::create(self, device, priority)?);
         let mut streams = self.streams.lock();
         streams.retain(|_, stream| stream.strong_count() > 0);
         streams.insert(stream.queue.native().get(), Arc::downgrade(&stream));
@@ -148,8 +154,10 @@ impl ClDriver {
     /// Returns the internal copy queue of `device`, created at its first use.
     pub(super) fn copies(&self, device: i32) -> Result<Arc<ClQueue>> {
         // The queue holds no reference to the driver, because the driver owns the queue.
-        let queue =
-            self.card(device)?.copies.get_or_make(|| ClQueue::create(self, device).map(Arc::new));
+        let queue = self
+            .card(device)?
+            .copies
+            .get_or_make(|| ClQueue::create(self, device, 0).map(Arc::new));
         queue.cloned()
     }
 
@@ -176,7 +184,7 @@ impl Drop for ClDriver {
     }
 }
 
-fn list(cl: &'static Functions) -> std::result::Result<ClDriver, String> {
+fn list(cl: &'static Functions) -> Result<ClDriver, String> {
     let no_driver = "the OpenCL loader finds no driver (a file *.icd in /etc/OpenCL/vendors names \
         one): install the one of your device, or PoCL for the CPU (Debian: pocl-opencl-icd)";
     let ids = ids(|room, out, count| {
@@ -219,12 +227,16 @@ fn list(cl: &'static Functions) -> std::result::Result<ClDriver, String> {
 fn add(driver: &mut ClDriver, id: Addr, platform_name: &str, devices: Vec<Addr>) {
     let (cl, platform) = (driver.cl, driver.platforms.len());
     for &device in &devices {
-        let name = text(|room, out, size| {
-            // SAFETY: `device` is a device of the platform, and `out` is valid for writing `room`
-            // bytes.
-            unsafe { (cl.clGetDeviceInfo)(device.ptr(), CL_DEVICE_NAME, room, out, size) }
-        });
+        let text_of = |what| {
+            text(|room, out, size| {
+                // SAFETY: `device` is a device of the platform, and `out` is valid for writing
+                // `room` bytes.
+                unsafe { (cl.clGetDeviceInfo)(device.ptr(), what, room, out, size) }
+            })
+        };
+        let name = text_of(CL_DEVICE_NAME);
         let name = name.as_deref().unwrap_or(UNKNOWN);
+        let extensions = text_of(CL_DEVICE_EXTENSIONS).unwrap_or_default();
         // A property that a device does not report counts as absent.
         let kind = match device_number::<u64>(cl, device, CL_DEVICE_TYPE).unwrap_or(0) {
             bits if bits & u64::from(CL_DEVICE_TYPE_GPU) != 0 => DTL_DEVICE_GPU,
@@ -242,13 +254,15 @@ fn add(driver: &mut ClDriver, id: Addr, platform_name: &str, devices: Vec<Addr>)
             kind,
             name: format!("{name} ({platform_name})"),
             sharing: if has_calls { sharing } else { 0 },
+            has_priorities: cl.clCreateCommandQueueWithProperties.is_some()
+                && extensions.split_whitespace().any(|name| name == "cl_khr_priority_hints"),
             copies: TryOnce::default(),
         });
     }
     driver.platforms.push(Platform { id, devices, context: TryOnce::default() });
 }
 
-fn devices(cl: &Functions, platform: Addr) -> std::result::Result<Vec<Addr>, cl_int> {
+fn devices(cl: &Functions, platform: Addr) -> Result<Vec<Addr>, cl_int> {
     ids(|room, out, count| {
         // SAFETY: `platform` is a platform of the loader, and `out` is valid for writing `room`
         // entries.

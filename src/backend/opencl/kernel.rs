@@ -282,15 +282,6 @@ impl ClKernel {
 
 impl driver::Kernel<ClDriver> for ClKernel {
     fn launch(&self, stream: &Stream<ClDriver>, launch: &ModuleLaunch<'_>) -> Result<()> {
-        let (compiled, here) = (self.program.device, stream.queue.device);
-        if compiled != here {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "kernel '{}' was compiled for device {compiled} and the stream is of device \
-                 {here}: compile its source for that one, too",
-                self.shown
-            );
-        }
         let ready = self.prepare(launch)?; // before the stream's lock: this thread owns the kernel
         stream.enqueue(Command::Launch(Arc::clone(&self.shown)), |queue| {
             queue.launch(&ready, launch.shape.grid, launch.shape.block)

@@ -73,6 +73,7 @@ pub const CL_DEVICE_MAX_MEM_ALLOC_SIZE: u32 = 4112;
 pub const CL_DEVICE_GLOBAL_MEM_SIZE: u32 = 4127;
 pub const CL_DEVICE_LOCAL_MEM_SIZE: u32 = 4131;
 pub const CL_DEVICE_NAME: u32 = 4139;
+pub const CL_DEVICE_EXTENSIONS: u32 = 4144;
 pub const CL_DEVICE_SVM_CAPABILITIES: u32 = 4179;
 pub const CL_DEVICE_IL_VERSION: u32 = 4187;
 pub const CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE: u32 = 1;
@@ -104,6 +105,9 @@ pub const CL_EVENT_COMMAND_EXECUTION_STATUS: u32 = 4563;
 pub const CL_COMPLETE: u32 = 0;
 pub const CL_PROFILING_COMMAND_END: u32 = 4739;
 pub const CL_PLATFORM_NOT_FOUND_KHR: i32 = -1001;
+pub const CL_QUEUE_PRIORITY_KHR: u32 = 4246;
+pub const CL_QUEUE_PRIORITY_HIGH_KHR: u32 = 1;
+pub const CL_QUEUE_PRIORITY_LOW_KHR: u32 = 4;
 pub type clGetPlatformIDs = unsafe extern "C" fn(cl_uint, *mut cl_platform_id, *mut cl_uint)
     -> cl_int;
 pub type clGetPlatformInfo = unsafe extern "C" fn(cl_platform_id, cl_uint, usize, *mut c_void,
@@ -173,3 +177,5 @@ pub type clEnqueueSVMMemcpy = unsafe extern "C" fn(cl_command_queue, cl_uint, *m
     *const c_void, usize, cl_uint, *const cl_event, *mut cl_event) -> cl_int;
 pub type clEnqueueSVMMemFill = unsafe extern "C" fn(cl_command_queue, *mut c_void, *const c_void,
     usize, usize, cl_uint, *const cl_event, *mut cl_event) -> cl_int;
+pub type clCreateCommandQueueWithProperties = unsafe extern "C" fn(cl_context, cl_device_id,
+    *const cl_ulong, *mut cl_int) -> cl_command_queue;

@@ -49,21 +49,34 @@ impl Hold for HostWorkMarker {
 }
 
 impl ClQueue {
-    /// Creates a queue on `device`, with profiling of its commands enabled.
-    pub(super) fn create(driver: &ClDriver, device: i32) -> Result<Self> {
+    /// Creates a queue on `device`, with profiling of its commands enabled. `priority` is 0, or
+    /// from the range of a device with priorities.
+    pub(super) fn create(driver: &ClDriver, device: i32, priority: i32) -> Result<Self> {
         let card = driver.card(device)?;
         let context = driver.context(card.platform)?;
+        let (cl, of, on) = (driver.cl, context.ptr(), card.id.ptr());
+        let profiling = cl_ulong::from(CL_QUEUE_PROFILING_ENABLE);
         let mut code = 0;
-        // SAFETY: the context is alive and contains the device.
-        let id = unsafe {
-            (driver.cl.clCreateCommandQueue)(
-                context.ptr(),
-                card.id.ptr(),
-                cl_ulong::from(CL_QUEUE_PROFILING_ENABLE),
-                &raw mut code,
-            )
+        let id = match cl.clCreateCommandQueueWithProperties.filter(|_| priority != 0) {
+            Some(create) => {
+                let hint = if priority < 0 {
+                    CL_QUEUE_PRIORITY_HIGH_KHR
+                } else {
+                    CL_QUEUE_PRIORITY_LOW_KHR
+                };
+                let (first, second) = (CL_QUEUE_PROPERTIES.into(), CL_QUEUE_PRIORITY_KHR.into());
+                let properties: [cl_ulong; 5] = [first, profiling, second, hint.into(), 0];
+                // SAFETY: the context is alive and contains the device. `properties` is a local
+                // with pairs of names and values, which ends with 0.
+                let id = unsafe { create(of, on, properties.as_ptr(), &raw mut code) };
+                created(id, code, "clCreateCommandQueueWithProperties")?
+            }
+            None => {
+                // SAFETY: the context is alive and contains the device.
+                let id = unsafe { (cl.clCreateCommandQueue)(of, on, profiling, &raw mut code) };
+                created(id, code, "clCreateCommandQueue")?
+            }
         };
-        let id = created(id, code, "clCreateCommandQueue")?;
         Ok(Self::new(driver, id, context, device, card, false))
     }
 

@@ -7,11 +7,10 @@
 //! line.
 
 use crate::error::{Result, fail};
-use crate::runtime::component::SourceFile;
+use crate::runtime::component::{KERNEL_HEADER, SourceFile};
 
 /// Name of the header that every source may include.
 const HEADER_NAME: &str = "dtl_kernel.h";
-const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 
 /// Maximum size, in bytes, of a source text into which all included files have been inserted.
 const MOST_BYTES: usize = 256 << 20;
@@ -81,7 +80,7 @@ impl<'a> Whole<'a> {
         let named = |name: &str| self.files.iter().find(|file| file.name == name);
         match beside.and_then(|name| named(&name)).or_else(|| named(wanted)) {
             Some(file) => Some((&file.name, file.text.as_bytes())),
-            None => (wanted == "dtl_kernel.h").then_some((HEADER_NAME, HEADER_TEXT.as_bytes())),
+            None => (wanted == HEADER_NAME).then_some((HEADER_NAME, KERNEL_HEADER.to_bytes())),
         }
     }
 }

@@ -26,6 +26,6 @@ function_table! {
     }
     optional {
         clSetKernelArgSVMPointer clCreateProgramWithIL clSVMAlloc clSVMFree clEnqueueSVMMemcpy
-        clEnqueueSVMMemFill
+        clEnqueueSVMMemFill clCreateCommandQueueWithProperties
     }
 }

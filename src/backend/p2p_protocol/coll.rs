@@ -20,10 +20,11 @@ impl Engine {
         let id = self.operations.add(Operation::Collective)?;
         let started = if waits { Ok(None) } else { self.start_on_wire(call) };
         let op = started.inspect_err(|_| drop(self.operations.remove(id)))?;
-        let &CollCall { args, context, is_deterministic } = call;
-        let waiting = || PendingCall { args: args.clone(), context, is_deterministic };
+        let &CollCall { args, context, is_deterministic, place } = call;
+        let waiting = || PendingCall { args: args.clone(), context, is_deterministic, place };
         let call = if op.is_none() { Some(Box::new(waiting())) } else { None };
-        self.collectives.push(Collective { id, op, call });
+        let areas = [args.send.area(), args.recv.area()];
+        self.collectives.push(Collective { id, op, call, areas });
         Ok(id)
     }
 
@@ -66,7 +67,7 @@ impl Engine {
                 (Ok(_), None) => return,
                 (Err(error), _) => {
                     self.collectives.retain(|one| one.id != id);
-                    self.reason = Some(error.text().to_owned());
+                    self.set_reason(None, Some(error.text().to_owned()));
                     self.operations.finish(id, done(self.rank, error.status(), 0, 0));
                 }
             }
@@ -75,11 +76,14 @@ impl Engine {
 
     fn end_collective(&mut self, id: OpId, over: &Completion) {
         let source = index_of(over.source);
-        if !matches!(over.status, DTL_SUCCESS | DTL_ERROR_CANCELED) {
-            self.reason = Some(self.reason("a collective", over.status));
-        }
-        if over.status == DTL_ERROR_RANK_FAILURE && self.is_other(source) {
-            self.note_failure(over.status, source);
+        let dead = Some(source).filter(|source| self.is_other(*source));
+        match (over.status, dead) {
+            (DTL_SUCCESS | DTL_ERROR_CANCELED, _) => {}
+            (DTL_ERROR_RANK_FAILURE, Some(dead)) => self.note_failure(over.status, dead),
+            (status, _) => {
+                let reason = self.reason("a collective", status);
+                self.set_reason(None, Some(reason));
+            }
         }
         self.operations.finish(id, done(source, over.status, 0, 0));
     }

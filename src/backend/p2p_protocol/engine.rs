@@ -26,7 +26,7 @@ use crate::backend::op_table::{self, Operations};
 use crate::backend::peer_map::PeerMap;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::coll::{CollArgs, CollCall};
-use crate::runtime::component::{Completion, OpId, Selector, SendMode};
+use crate::runtime::component::{Completion, Dest, MemoryPlace, OpId, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
 
@@ -73,6 +73,8 @@ pub(super) struct Engine {
     pub(super) broken: Option<dtl_status_t>,
     /// Error message of the last failure.
     pub(super) reason: Option<String>,
+    /// Rank whose failure `reason` describes; `None` if it describes no failure of a rank.
+    pub(super) reason_of: Option<usize>,
     /// Collectives in flight, in the order of their start.
     pub(super) collectives: Vec<Collective>,
     /// Open windows, each with its number.
@@ -211,6 +213,8 @@ pub(super) struct Collective {
     pub(super) op: Option<OpId>,
     /// Call of a collective that is not started.
     pub(super) call: Option<Box<PendingCall>>,
+    /// Areas of the buffers to send and to receive; `None`: empty.
+    pub(super) areas: [Option<Region>; 2],
 }
 
 /// Call of a collective that the `Wire` had no room for.
@@ -218,12 +222,13 @@ pub(super) struct PendingCall {
     pub(super) args: CollArgs,
     pub(super) context: u32,
     pub(super) is_deterministic: bool,
+    pub(super) place: Option<MemoryPlace>,
 }
 
 impl PendingCall {
     pub(super) fn call(&self) -> CollCall<'_> {
-        let PendingCall { args, context, is_deterministic } = self;
-        CollCall { args, context: *context, is_deterministic: *is_deterministic }
+        let &PendingCall { ref args, context, is_deterministic, place } = self;
+        CollCall { args, context, is_deterministic, place }
     }
 }
 
@@ -259,6 +264,7 @@ impl Engine {
             lost_receives: 0,
             broken: None,
             reason: None,
+            reason_of: None,
             collectives: Vec::new(),
             windows: Vec::new(),
         }
@@ -301,15 +307,9 @@ impl Engine {
 
     // ---- starting ----
 
-    pub(super) fn isend(
-        &mut self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        mode: SendMode,
-    ) -> Result<OpId> {
+    pub(super) fn isend(&mut self, data: Region, to: Dest, mode: SendMode) -> Result<OpId> {
         self.check_working()?;
-        let dest = self.check_rank(dest)?;
+        let (dest, word) = (self.check_rank(to.rank)?, to.word);
         if dest == self.rank {
             return self.send_to_self(data, word, mode);
         }
@@ -347,14 +347,8 @@ impl Engine {
     /// Sends a short standard-mode message immediately if nothing is queued for `dest`; otherwise
     /// calls `isend`.
     #[inline]
-    pub(super) fn start_send(
-        &mut self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        mode: SendMode,
-    ) -> Result<OpId> {
-        let rank = index_of(dest);
+    pub(super) fn start_send(&mut self, data: Region, to: Dest, mode: SendMode) -> Result<OpId> {
+        let (rank, word) = (index_of(to.rank), to.word);
         let is_free =
             |link: &PeerLink| !link.is_dead && link.starts.is_empty() && link.answers.is_empty();
         let is_quick = mode == SendMode::Standard && data.len() <= INLINE && self.broken.is_none();
@@ -363,7 +357,7 @@ impl Engine {
                 return Ok(OpId::COMPLETED);
             }
         }
-        self.isend(data, dest, word, mode)
+        self.isend(data, to, mode)
     }
 
     fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {

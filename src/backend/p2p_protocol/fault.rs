@@ -44,8 +44,13 @@ impl Engine {
     pub(super) fn has_left(&mut self, rank: usize) {
         if !self.is_dead(rank) && !self.dying.contains(&rank) {
             self.dying.push(rank);
-            self.reason = Some(format!("dtl_comm_open failed on rank {rank}"));
+            self.set_reason(Some(rank), Some(format!("dtl_comm_open failed on rank {rank}")));
         }
+    }
+
+    /// Sets the error message of the last failure; `of` is the rank that has failed, if one has.
+    pub(super) fn set_reason(&mut self, of: Option<usize>, reason: Option<String>) {
+        (self.reason, self.reason_of) = (reason, of);
     }
 
     /// Returns the error message for the failed operation `what`: the error message of the `Wire`
@@ -135,7 +140,7 @@ impl Engine {
         }
         self.broken = Some(status);
         if reason.is_some() {
-            self.reason = reason;
+            self.set_reason(None, reason);
         }
         let own = self.rank;
         let unfinished = |(id, operation): (OpId, &mut Operation)| match operation {
@@ -155,7 +160,9 @@ impl Engine {
     /// why `rank` failed, even if other ranks have failed since.
     #[cold]
     pub(super) fn say_of(&mut self, rank: i32) {
-        self.reason = self.wire.why_gone(rank).or_else(|| self.reason.take());
+        if let Some(reason) = self.wire.why_gone(rank) {
+            self.set_reason(Some(index_of(rank)), Some(reason));
+        }
     }
 
     pub(super) fn is_dead(&self, rank: usize) -> bool {

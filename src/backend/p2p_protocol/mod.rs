@@ -41,23 +41,24 @@ mod tx;
 
 use super::match_queues::Matcher;
 use super::peer_map::BYTES_PER_RANK;
-use crate::abi::status::dtl_status_t;
-use crate::error::{Error, Result, failure};
+use crate::abi::status::{DTL_ERROR_BUSY, dtl_status_t};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::comm::coll::CollCall;
 use crate::runtime::component::{
-    BlockingCollectives, Completion, Diagnostics, Groups, Liveness, Matched, NativeCollectives,
-    OpId, Properties, RecvMode, Rma, Selector, SendMode, ThreadCheck, Transport, Wakeup, Window,
-    WindowPart, poll_of,
+    Completion, Dest, Diagnostics, Groups, Liveness, Matched, NativeCollectives, OpId, Properties,
+    RecvMode, Refusal, Rma, Selector, SendMode, ThreadCheck, Transport, Wakeup, Window, WindowPart,
+    poll_of,
 };
 use crate::sys::memory::buf::Region;
 use crate::sys::os::poller::Poller;
 use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::wait::{self, Deadline};
 use engine::Engine;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-pub use self::device_mem::{DeviceMapping, WireDevices};
+pub use self::device_mem::{DeviceMapping, WireBuffers, WireDevices};
 pub use self::frame::{eager_head, eager_word};
 pub use self::rma::{Begin, WireWindows};
 
@@ -85,7 +86,9 @@ pub trait Wire: Send {
     /// Makes progress and tests `op`; returns its completion, or `None` if it is still in progress.
     fn test(&mut self, op: OpId) -> Result<Option<Completion>>;
     /// Returns true if `cancel` can cancel a pending receive.
-    fn can_cancel(&self) -> bool;
+    fn can_cancel(&self) -> bool {
+        true
+    }
     /// Requests cancellation of an operation. Its completion is still reported by `test`.
     fn cancel(&mut self, op: OpId) -> Result<()>;
     /// Returns an error if the calling thread must not use the `Wire`; see [`ThreadCheck::admit`].
@@ -129,8 +132,13 @@ pub trait Wire: Send {
     fn devices(&mut self) -> Option<&mut dyn WireDevices> {
         None
     }
+    /// Returns the methods for registration of the program's buffers; `None` if there is nothing to
+    /// register.
+    fn buffers(&mut self) -> Option<&mut dyn WireBuffers> {
+        None
+    }
     /// Returns the methods for one-sided communication, or the reason why it is not supported.
-    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str>;
+    fn windows(&mut self) -> Result<&mut dyn WireWindows, &'static str>;
     /// Returns the methods for collectives; `None` if the library's algorithms execute them all.
     fn collectives(&mut self) -> Option<&mut dyn WireCollectives> {
         None
@@ -201,6 +209,7 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     let properties = Arc::clone(wire.properties());
     let mut engine = Engine::new(wire);
     let is_direct = engine.wire.devices().is_some();
+    let has_buffers = engine.wire.buffers().is_some();
     if let Err(error) = engine.post_receives() {
         engine.give_up(&error);
         return Err(error);
@@ -208,7 +217,15 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     let windows = engine.wire.windows().map(drop);
     let has_collectives = engine.wire.collectives().is_some();
     let engine = SharedEngine(Arc::new(Mutex::new(Some(engine))));
-    Ok(Box::new(P2pTransport { engine, properties, is_direct, has_collectives, windows }))
+    let devices = is_direct.then(|| device_mem::FreeWatcher::new(&engine));
+    Ok(Box::new(P2pTransport {
+        engine,
+        properties,
+        devices,
+        has_buffers,
+        has_collectives,
+        windows,
+    }))
 }
 
 /// Number of bytes that a transport uses for the engine and the posted frame buffers. Memory per
@@ -224,6 +241,9 @@ pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
 pub const PARTNER_BYTES: usize =
     size_of::<engine::PeerLink>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 
+/// Maximum time in nanoseconds that a nonblocking call waits for the engine's lock.
+const LOCK_WAIT_NS: u64 = 100_000;
+
 /// Engine, protected by a lock that is held only briefly; `None` once the transport is closed.
 #[derive(Clone)]
 struct SharedEngine(Arc<Mutex<Option<Engine>>>);
@@ -232,6 +252,17 @@ impl SharedEngine {
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
         act(self.0.lock().as_mut().ok_or_else(closed)?)
+    }
+
+    /// Calls `act`. Fails with BUSY if another thread holds the lock for longer than
+    /// `LOCK_WAIT_NS`, because a function of the backend blocks (registration of memory).
+    #[cold]
+    fn try_with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
+        let Some(mut engine) = wait::poll(Deadline::after(LOCK_WAIT_NS), || Ok(self.0.try_lock()))?
+        else {
+            return fail!(DTL_ERROR_BUSY, "another thread is in a function of the transport");
+        };
+        act(engine.as_mut().ok_or_else(closed)?)
     }
 }
 
@@ -243,12 +274,14 @@ fn closed() -> Error {
 struct P2pTransport {
     engine: SharedEngine,
     properties: Arc<Properties>,
-    /// True if the `Wire` supports device memory.
-    is_direct: bool,
+    /// Notifies the `Wire` of freed allocations; `None` if the `Wire` supports no device memory.
+    devices: Option<Arc<device_mem::FreeWatcher>>,
+    /// True if the `Wire` registers buffers of the program.
+    has_buffers: bool,
     /// True if the `Wire` executes collectives itself.
     has_collectives: bool,
     /// Reason why windows are not supported, as an error; `Ok` if they are supported.
-    windows: std::result::Result<(), &'static str>,
+    windows: Result<(), &'static str>,
 }
 
 impl Transport for P2pTransport {
@@ -261,7 +294,8 @@ impl Transport for P2pTransport {
             liveness: Some(self),
             rma: self.windows.map(|()| self as _),
             native_collectives: self.has_collectives.then_some(self as _),
-            device_memory: self.is_direct.then_some(self as _),
+            device_memory: self.devices.as_ref().map(|_| self as _),
+            registration: self.has_buffers.then_some(self as _),
             wakeup: Some(self),
             thread_check: Some(self),
             diagnostics: Some(self),
@@ -269,15 +303,11 @@ impl Transport for P2pTransport {
         }
     }
 
-    fn start_send(
-        &self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        mode: SendMode,
-        _may_block: bool,
-    ) -> Result<OpId> {
-        self.engine.with(|engine| engine.start_send(data, dest, word, mode))
+    fn start_send(&self, data: Region, to: Dest, mode: SendMode, _may_block: bool) -> Result<OpId> {
+        if mode == SendMode::Notice {
+            return self.engine.try_with(|engine| engine.start_send(data, to, mode));
+        }
+        self.engine.with(|engine| engine.start_send(data, to, mode))
     }
 
     #[inline]
@@ -349,24 +379,13 @@ impl Liveness for P2pTransport {
 }
 
 impl NativeCollectives for P2pTransport {
-    fn takes(&self, call: &CollCall<'_>) -> Result<bool> {
-        self.engine.with(|engine| engine.takes_collective(call))
+    fn refuses(&self, call: &CollCall<'_>) -> Result<Option<Refusal>> {
+        let is_taken = self.engine.with(|engine| engine.takes_collective(call))?;
+        Ok((!is_taken).then_some("the transport does not execute it".into()))
     }
 
     fn start(&self, call: &CollCall<'_>) -> Result<OpId> {
         self.engine.with(|engine| engine.start_collective(call))
-    }
-
-    fn can_cancel(&self) -> bool {
-        true
-    }
-
-    fn blocking(&self) -> Option<&dyn BlockingCollectives> {
-        None
-    }
-
-    fn subset(&self, _ranks: &[i32], _number: u32) -> Result<Option<Box<dyn Transport>>> {
-        Ok(None)
     }
 }
 
@@ -395,7 +414,11 @@ impl Wakeup for P2pTransport {
 
 impl ThreadCheck for P2pTransport {
     fn admit(&self) -> Result<()> {
-        self.engine.with(|engine| engine.wire.admit())
+        match self.engine.try_with(|engine| engine.wire.admit()) {
+            // The calls of the transport that follow make the check themselves.
+            Err(error) if error.status() == DTL_ERROR_BUSY => Ok(()),
+            admitted => admitted,
+        }
     }
 }
 

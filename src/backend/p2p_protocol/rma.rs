@@ -51,6 +51,14 @@ impl Begin {
         }
     }
 
+    /// Returns the caller's buffers of the operation; they are empty for a flush.
+    fn buffers(&self) -> [Region; 3] {
+        match self {
+            Begin::Op(_, op) => op.buffers(),
+            Begin::Flush(_) => [Region::EMPTY; 3],
+        }
+    }
+
     fn start(&self, wire: &mut dyn Wire, window: Addr) -> Result<OpId> {
         wire.windows().map_err(|_| none())?.start(window, self)
     }
@@ -61,6 +69,8 @@ impl Begin {
 struct Under<T> {
     number: u64,
     wants_op: bool,
+    /// Buffers of the caller, which the operation uses until it is complete.
+    buffers: [Region; 3],
     what: T,
 }
 
@@ -81,6 +91,12 @@ impl Lane {
     fn oldest(&self) -> Option<u64> {
         let waiting = self.waiting.front().map(|under| under.number);
         self.in_flight.front().map(|under| under.number).or(waiting)
+    }
+
+    /// Returns the caller's buffers of all operations that are not complete.
+    fn buffers(&self) -> impl Iterator<Item = Region> + '_ {
+        let waiting = self.waiting.iter().flat_map(|under| under.buffers);
+        self.in_flight.iter().flat_map(|under| under.buffers).chain(waiting)
     }
 }
 
@@ -143,7 +159,7 @@ impl OpenWindow {
 
     fn move_lane(&mut self, rank: usize, hand: &mut EngineParts) -> Result<()> {
         let Some(lane) = self.lanes.get_mut(rank) else { return Ok(()) };
-        while let Some(&Under { number, wants_op, what }) = lane.in_flight.front() {
+        while let Some(&Under { number, wants_op, what, .. }) = lane.in_flight.front() {
             let Some(done) = hand.wire.test(what)? else { break };
             lane.in_flight.pop_front();
             let outcome = match done.status {
@@ -152,9 +168,9 @@ impl OpenWindow {
             };
             end(lane, &mut self.ended, number, wants_op, outcome);
         }
-        while let Some(&Under { number, wants_op, what }) = lane.waiting.front() {
+        while let Some(&Under { number, wants_op, buffers, what }) = lane.waiting.front() {
             match what.start(hand.wire, self.wire) {
-                Ok(op) => lane.in_flight.push_back(Under { number, wants_op, what: op }),
+                Ok(op) => lane.in_flight.push_back(Under { number, wants_op, buffers, what: op }),
                 Err(error) if error.status() == DTL_ERROR_BUSY => break,
                 Err(error) => {
                     hand.note(rank, error.status());
@@ -186,11 +202,11 @@ impl OpenWindow {
             false => Err(Error::new(DTL_ERROR_BUSY, "others wait before it")),
         };
         self.last += 1;
-        let number = self.last;
+        let (number, buffers) = (self.last, begin.buffers());
         match started {
-            Ok(op) => lane.in_flight.push_back(Under { number, wants_op, what: op }),
+            Ok(op) => lane.in_flight.push_back(Under { number, wants_op, buffers, what: op }),
             Err(error) if error.status() == DTL_ERROR_BUSY => {
-                lane.waiting.push_back(Under { number, wants_op, what: begin });
+                lane.waiting.push_back(Under { number, wants_op, buffers, what: begin });
             }
             Err(error) => {
                 hand.note(rank, error.status());
@@ -254,6 +270,12 @@ impl OpenWindow {
         self.last += 1;
         self.flushes.push(Waited { number: self.last, target, upto });
         Ok(Some(OpId(self.last)))
+    }
+
+    /// Returns true if an operation in flight uses memory of `buffer`.
+    pub(super) fn uses(&self, buffer: Region) -> bool {
+        let lanes = self.listed.iter().filter_map(|rank| self.lanes.get(*rank));
+        lanes.flat_map(Lane::buffers).any(|area| area.overlaps(buffer))
     }
 
     fn test(&mut self, OpId(number): OpId) -> Result<bool> {

@@ -272,7 +272,7 @@ impl Engine {
     fn payload_over(&mut self, payload: &Payload, got: &Completion) {
         let Some(id) = payload.of else { return };
         if let Some(wrong) = self.impossible(id, got) {
-            self.reason = Some(wrong);
+            self.set_reason(None, Some(wrong));
             return self.finish_failed(id, self.rank, DTL_ERROR_NATIVE_BACKEND);
         }
         let (peer, outcome) = match self.operations.get(id) {
@@ -309,8 +309,13 @@ impl Engine {
     /// Records the error message of the `Wire`'s last failed operation. If `status` is
     /// RANK_FAILURE, also records that `peer` has failed.
     pub(super) fn note_failure(&mut self, status: dtl_status_t, peer: usize) {
-        self.reason = self.wire.failure_text();
-        if status == DTL_ERROR_RANK_FAILURE && !self.dying.contains(&peer) {
+        let dead = (status == DTL_ERROR_RANK_FAILURE).then_some(peer);
+        let text = self.wire.failure_text();
+        // A backend may have passed the text with another operation that ended by this failure.
+        if text.is_some() || dead.is_none() || self.reason_of != dead {
+            self.set_reason(dead, text);
+        }
+        if dead.is_some() && !self.dying.contains(&peer) {
             self.dying.push(peer);
         }
     }

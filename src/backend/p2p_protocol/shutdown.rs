@@ -6,10 +6,8 @@ use super::engine::{Control, Engine, PeerLink, rank_of};
 use super::frame::FrameKind;
 use crate::error::{Error, Result};
 use crate::runtime::component::OpId;
-use crate::sys::{
-    memory::buf::Region,
-    sync::wait::{Backoff, Deadline},
-};
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::wait::{self, Backoff, Deadline};
 
 /// Maximum time to wait for pending frames and replies, in nanoseconds. The wait is limited,
 /// because a peer that is computing does not read frames.
@@ -44,14 +42,10 @@ impl Engine {
                 self.answer(rank, Control::Tell(FrameKind::Leave, 0));
             }
         }
-        let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
-        while self.broken.is_none()
-            && self.write_on().is_ok()
-            && !self.listed.is_empty()
-            && !deadline.passed()
-        {
-            backoff.pause();
-        }
+        let _ = wait::poll(Deadline::after(FLUSH_NS), || match self.broken {
+            None => self.write_on().map(|()| self.listed.is_empty().then_some(())),
+            Some(_) => Ok(Some(())),
+        });
         // Nothing more is to be written, and no receive is posted again.
         self.break_down(error.status(), None);
         drop(self.close());
@@ -67,15 +61,13 @@ impl Engine {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
-        while self.broken.is_none() && self.has_work() {
-            self.progress()?;
-            if deadline.passed() {
-                break;
+        let flushed = wait::poll(Deadline::after(FLUSH_NS), || {
+            if self.broken.is_some() || !self.has_work() {
+                return Ok(Some(()));
             }
-            backoff.pause();
-        }
-        Ok(())
+            self.progress().map(|()| None)
+        });
+        flushed.map(drop)
     }
 
     /// Cancels the receives posted for frames. If the `Wire` cannot cancel receives, completes each

@@ -377,6 +377,27 @@ fn a_receive_whose_offer_is_withdrawn_returns_to_its_place() {
 }
 
 #[test]
+fn the_reason_of_one_death_is_not_reported_for_another() {
+    let world = World::new(3, 1, false);
+    let (a, data) = (world.ends[0].as_ref(), filled(20_000, 1));
+    let reason = || a.groups().diagnostics.and_then(|own| own.failure_text());
+    let fails = |peer: i32| {
+        let op = a.irecv(data.region(), from(peer, 1)).expect("irecv");
+        world.settle();
+        assert_eq!(over(a, op), Some(DTL_ERROR_RANK_FAILURE));
+    };
+    world.net.lock().kill(1);
+    fails(1);
+    assert_eq!(reason().as_deref(), Some("the mock says why"));
+    world.net.lock().why = None;
+    fails(1); // still the reason why this rank died
+    assert_eq!(reason().as_deref(), Some("the mock says why"));
+    world.net.lock().kill(2);
+    fails(2);
+    assert_eq!(reason(), None);
+}
+
+#[test]
 fn a_wire_that_fails_ends_everything_and_says_why() {
     for source in [-1, 0, 7] {
         let world = World::new(2, 1, false);

@@ -7,7 +7,7 @@ use super::engine::{
 use super::frame::{Frame, FrameKind, Header, INLINE};
 use crate::abi::status::*;
 use crate::error::{Error, Result};
-use crate::runtime::component::{OpId, SendMode};
+use crate::runtime::component::{DeviceBuffer, OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 
 /// Maximum number of frames in flight per rank; further sends are queued.
@@ -222,9 +222,11 @@ impl Engine {
         let word = self.last_payload | PAYLOAD;
         let shadow = if stand_in.is_none() { self.shadow_of(id) } else { None };
         let op = match (&shadow, shadow.as_ref().and_then(|_| self.wire.devices())) {
-            (Some(shadow), Some(devices)) => {
-                devices.irecv(room, shadow, rank_of(source), u64::from(word))?
-            }
+            (Some(shadow), Some(devices)) => devices.irecv(
+                DeviceBuffer { host: room, shadow },
+                rank_of(source),
+                u64::from(word),
+            )?,
             _ => self.wire.irecv(room, rank_of(source), u64::from(word))?,
         };
         self.payloads.push_back(Payload { op, of: Some(id), stand_in });
@@ -253,7 +255,7 @@ impl Engine {
         let shadow = if stand_in.is_none() { send.and_then(|id| self.shadow_of(id)) } else { None };
         let sent = match (&shadow, shadow.as_ref().and_then(|_| self.wire.devices())) {
             (Some(shadow), Some(devices)) => {
-                devices.isend(data, shadow, rank_of(dest), u64::from(word))
+                devices.isend(DeviceBuffer { host: data, shadow }, rank_of(dest), u64::from(word))
             }
             _ => self.wire.isend(data, rank_of(dest), u64::from(word)),
         };

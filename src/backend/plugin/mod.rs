@@ -1,5 +1,6 @@
 //! Plugin files: loading of the file, the call to its entry function, and checks of versions and
-//! strings. The result is a plugin that can register its backends. `runtime::plugins` records each
+//! strings, also for plugins that are linked into the program. The result is a plugin that can
+//! register its backends. `runtime::plugins` records each
 //! attempt to load a plugin and its outcome.
 //!
 //! In reading order:
@@ -11,15 +12,12 @@ mod layout;
 
 pub use self::elf::check as examine;
 use super::vtable_backend;
-use crate::abi::backend::plugin::{
-    dtl_host_api_t, dtl_layout_t, dtl_plugin_entry_fn_t, dtl_plugin_t,
-};
+use crate::abi::backend::plugin::*;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail, failure};
 use crate::from_c;
 use crate::runtime::environment::Requirement;
 use crate::runtime::plugins::{Plugin, PluginDescription, Step};
-use crate::sys::memory::buf::Addr;
 use crate::sys::os::dl::SharedObject;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,6 +44,20 @@ pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Ar
             "it is no plugin: the loader finds no dtl_plugin_entry_v1 in it"
         )
     })?;
+    // SAFETY: data and function pointers have one representation on every system with dlsym, null
+    // is `None`, and a plugin guarantees that a symbol of this name is such a function.
+    let entry =
+        unsafe { std::mem::transmute::<*mut std::ffi::c_void, dtl_plugin_entry_fn_t>(entry.ptr()) };
+    describe(entry, host, step)
+}
+
+/// Calls the entry function of a plugin whose code is in the process, and checks the description
+/// that the function returns.
+pub fn describe(
+    entry: dtl_plugin_entry_fn_t,
+    host: &'static dtl_host_api_t,
+    step: Step,
+) -> Result<Arc<dyn Plugin>> {
     step("its entry");
     let raw = enter(entry, host)?;
     let facts = facts(&raw, host)?;
@@ -85,12 +97,8 @@ impl Plugin for Loaded {
 
 /// Calls the entry function of a plugin with a zeroed buffer, and returns the description that the
 /// function wrote there.
-fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
+fn enter(entry: dtl_plugin_entry_fn_t, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
     let mut room = [0_u64; ROOM];
-    // SAFETY: data and function pointers have one representation on every system with dlsym, null
-    // is `None`, and a plugin guarantees that a symbol of this name is such a function.
-    let entry =
-        unsafe { std::mem::transmute::<*mut std::ffi::c_void, dtl_plugin_entry_fn_t>(entry.ptr()) };
     let Some(entry) = entry else {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_entry_v1 is NULL");
     };

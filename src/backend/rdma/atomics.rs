@@ -54,7 +54,7 @@ impl Peer {
     fn start_try(&mut self, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
         let local = MrRange { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
-        self.start(0, work, local, OnCompletion::Answer(slot))
+        self.start(0, (work, local), OnCompletion::Answer(slot))
     }
 }
 

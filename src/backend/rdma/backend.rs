@@ -40,11 +40,15 @@ pub fn backend() -> Backend {
 impl BackendProbe for Arc<RdmaOpener> {
     fn available(&self) -> Availability {
         let verbs = self.verbs.look()?;
-        port_select::choose_ports(&port_select::look(*verbs)?, &[], 1, 0).map(drop)
+        port_select::choose_ports(&port_select::look(*verbs, None)?, &[], 1, 0).map(drop)
     }
 }
 
 impl Comm for Arc<RdmaOpener> {
+    fn opens_by_job(&self) -> bool {
+        true
+    }
+
     fn flags(&self) -> u64 {
         DTL_COMM_DETERMINISTIC | DTL_COMM_STAGE
     }
@@ -64,7 +68,7 @@ impl Comm for Arc<RdmaOpener> {
     fn check_environment(&self) -> Result<()> {
         let config = Config::resolve(Addr::NULL)?;
         oob_exchange::check(&BootstrapMethod::parse(&config.meeting)?, None)?;
-        choose(*self.verbs.get()?, &config, 0).map(drop)
+        choose(*self.verbs.get()?, &config, 0, None).map(drop)
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
@@ -150,9 +154,15 @@ fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// Chooses the network ports of this rank, whose node-local rank is `local`.
-fn choose(calls: &'static Functions, config: &Config, local: u32) -> Result<Choice> {
-    let chosen = port_select::look(calls)
+/// Chooses the network ports of this rank, whose node-local rank is `local`, and which uses the
+/// accelerator at the PCI address `accelerator`, if it is known.
+fn choose(
+    calls: &'static Functions,
+    config: &Config,
+    local: u32,
+    accelerator: Option<&str>,
+) -> Result<Choice> {
+    let chosen = port_select::look(calls, accelerator)
         .and_then(|seen| port_select::choose_ports(&seen, &config.devices, config.rails, local));
     let choice = chosen.map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
     if choice.ports.len() < config.rails as usize {
@@ -176,7 +186,8 @@ impl RdmaOpener {
             *self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
         // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
         let _places = process::occupy_standard();
-        let choice = choose(calls, &config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
+        let local = u32::try_from(local_rank(args)?).unwrap_or(0);
+        let choice = choose(calls, &config, local, args.device_pci.as_deref())?;
         Rail::check_devices(calls, &config)?;
         let open = |(device, port): &(String, u8)| Rail::open(calls, device, *port, &config);
         let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;

@@ -19,13 +19,9 @@ use crate::backend::rdma::endpoint::peer::Peer;
 use crate::error::{Result, fail};
 use crate::from_c::text_at;
 use crate::runtime::log;
-use crate::sys::{
-    os::{
-        poller::{Interest, Poller},
-        process,
-    },
-    sync::wait::now_ns,
-};
+use crate::sys::os::poller::{Interest, Poller};
+use crate::sys::os::process;
+use crate::sys::sync::wait::now_ns;
 use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -13,12 +13,12 @@ use super::protocol::eager_slots::{DATA, EagerKind, Note, NoteKind, RAILS};
 use crate::abi::status::*;
 use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::OnCompletion;
+use crate::backend::rdma::memory::device_mr::PayloadBuffer;
 use crate::backend::rdma::memory::reg_cache::Registered;
 use crate::backend::rdma::verbs::qp::{MrRange, Remote, WorkRequest};
 use crate::error::Result;
-use crate::runtime::component::{Completion, DataLocation, HostShadow, OpId};
+use crate::runtime::component::{Completion, DataLocation, OpId};
 use crate::sys::memory::buf::Region;
-use std::sync::Arc;
 
 /// Minimum number of payload bytes per queue pair. A payload is not split into smaller parts,
 /// because the overhead of a further queue pair would exceed the gain.
@@ -47,16 +47,15 @@ impl RdmaEngine {
     /// registered. Returns BUSY while the connection is being established.
     pub(crate) fn receive_payload(
         &mut self,
-        host: Region,
-        shadow: Option<&Arc<HostShadow>>,
+        buffer: PayloadBuffer<'_>,
         rank: usize,
         word: u32,
     ) -> Result<OpId> {
         self.reach(rank)?;
-        let place = place_of(host, shadow);
-        let hold = if self.config.reads { None } else { self.cache.hold_of(host, shadow) };
+        let place = place_of(buffer);
+        let hold = if self.config.reads { None } else { self.cache.hold_of(buffer) };
         let note = hold.as_ref().map(|hold| note_of(NoteKind::Landing, word, place, hold));
-        let (shadow, path) = (shadow.cloned(), PayloadPath::Awaited);
+        let (host, shadow, path) = (buffer.0, buffer.1.cloned(), PayloadPath::Awaited);
         let payload = Payload { rank, word, host, place, shadow, moved: 0, parts: 0, path, hold };
         let op = self.operations.add(RdmaOperation::Payload(payload))?;
         if let Some(peer) = self.peers.get_mut(rank) {
@@ -73,19 +72,18 @@ impl RdmaEngine {
     /// being established.
     pub(crate) fn send_payload(
         &mut self,
-        host: Region,
-        shadow: Option<&Arc<HostShadow>>,
+        (host, shadow): PayloadBuffer<'_>,
         rank: usize,
         word: u32,
     ) -> Result<OpId> {
         self.reach(rank)?;
-        let place = place_of(host, shadow);
+        let place = place_of((host, shadow));
         let landing = self.peers.get_mut(rank).and_then(|peer| {
             let at = peer.landings.iter().position(|note| note.word == word)?;
             Some(peer.landings.swap_remove(at))
         });
         let wants = !host.is_empty() && (landing.is_some() || self.config.reads);
-        let hold = if wants { self.cache.hold_of(host, shadow) } else { None };
+        let hold = if wants { self.cache.hold_of((host, shadow)) } else { None };
         let (path, note) = match (&hold, landing) {
             (Some(_), Some(landing)) if landing.len == host.len() as u64 => {
                 (PayloadPath::Write(landing), None)
@@ -197,7 +195,7 @@ impl RdmaEngine {
                 PayloadPath::Write(_) => WorkRequest::WriteNotify(remote, payload.word),
                 _ => WorkRequest::Read(remote),
             };
-            if !peer.start(lane, work, local, OnCompletion::Part(op))? {
+            if !peer.start(lane, (work, local), OnCompletion::Part(op))? {
                 return Ok(false);
             }
             payload.moved += local.region.len();
@@ -279,7 +277,7 @@ impl RdmaEngine {
         let known = peer.awaited.iter().find(|(known, _)| *known == offer.word);
         let Some(&(_, op)) = known else { return };
         let Some(RdmaOperation::Payload(receive)) = self.operations.get_mut(op) else { return };
-        match self.cache.hold_of(receive.host, receive.shadow.as_ref()) {
+        match self.cache.hold_of((receive.host, receive.shadow.as_ref())) {
             None => self.send_note(rank, NoteKind::Fragmented, offer.word),
             hold => {
                 (receive.hold, receive.path) = (hold, PayloadPath::Read(offer));
@@ -307,7 +305,7 @@ impl RdmaEngine {
 
 /// Returns the buffer that the network card accesses: the device memory of `shadow` if there is
 /// one, otherwise `host`.
-fn place_of(host: Region, shadow: Option<&Arc<HostShadow>>) -> Region {
+fn place_of((host, shadow): PayloadBuffer<'_>) -> Region {
     shadow.map_or(host, |shadow| shadow.device.part(0, host.len()))
 }
 

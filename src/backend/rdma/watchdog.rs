@@ -70,7 +70,7 @@ impl Peer {
     /// that all earlier requests have completed. Returns false if the write cannot be posted now.
     fn mark(&mut self, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
-        self.start(lane, WorkRequest::Write(to), MrRange::EMPTY, OnCompletion::Mark)
+        self.start(lane, (WorkRequest::Write(to), MrRange::EMPTY), OnCompletion::Mark)
     }
 
     /// Returns true if a queue pair has reported no completion for `patience` nanoseconds. After

@@ -18,11 +18,9 @@ use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
 use crate::backend::rdma::verbs::qp::{MrRange, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::{OpId, RmaOp, Swap, TargetRange};
-use crate::sys::{
-    compute::elements,
-    memory::buf::{Addr, Region},
-    sync::wait::{Backoff, Deadline},
-};
+use crate::sys::compute::elements;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::wait::{Backoff, Deadline};
 
 /// Number of words of a window key: the address of the memory, and one remote key (rkey) per rail,
 /// two keys per word.
@@ -97,7 +95,7 @@ impl RdmaEngine {
                 Some((region, lkey)) => {
                     let work = if is_put { WorkRequest::Write(to) } else { WorkRequest::Read(to) };
                     let local = MrRange { region, lkey, is_device: false };
-                    (region, peer.start(0, work, local, OnCompletion::Part(op))?)
+                    (region, peer.start(0, (work, local), OnCompletion::Part(op))?)
                 }
                 None => {
                     let region = rest.part(0, SLOT);

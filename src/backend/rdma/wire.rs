@@ -7,20 +7,19 @@ use super::protocol::eager_slots::DATA;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::p2p_protocol::{
-    DeviceMapping, FRAME_BYTES, FRAME_WORDS, RxFrame, SleepMode, Wire, WireDevices, WireFrames,
-    WireWindows,
+    DeviceMapping, FRAME_BYTES, FRAME_WORDS, RxFrame, SleepMode, Wire, WireBuffers, WireDevices,
+    WireFrames, WireWindows,
 };
 use crate::backend::rdma::config::Devices;
 use crate::backend::rdma::endpoint::connect::{busy, index};
 use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::WorkId;
 use crate::error::{Result, fail};
-use crate::runtime::component::{Completion, DeviceMemory, Hold, HostShadow, OpId, Properties};
-use crate::sys::{
-    memory::buf::Region,
-    sync::wait::{Backoff, Deadline},
+use crate::runtime::component::{
+    Completion, DeviceBuffer, DeviceMemory, Hold, MemoryExport, MemoryPlace, OpId, Properties,
 };
-use std::os::fd::OwnedFd;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::wait::{Backoff, Deadline};
 use std::sync::Arc;
 
 /// Maximum time, in nanoseconds, to wait for operations in flight when the transport is closed.
@@ -42,11 +41,11 @@ impl Wire for RdmaEngine {
     }
 
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
-        self.send_payload(data, None, index(dest), word as u32)
+        self.send_payload((data, None), index(dest), word as u32)
     }
 
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
-        self.receive_payload(data, None, index(source), word as u32)
+        self.receive_payload((data, None), index(source), word as u32)
     }
 
     fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
@@ -63,10 +62,6 @@ impl Wire for RdmaEngine {
         }
         self.progress()?;
         self.outcome(op)
-    }
-
-    fn can_cancel(&self) -> bool {
-        true
     }
 
     fn cancel(&mut self, _op: OpId) -> Result<()> {
@@ -100,6 +95,10 @@ impl Wire for RdmaEngine {
         if self.config.device_memory == Devices::Staged { None } else { Some(self) }
     }
 
+    fn buffers(&mut self) -> Option<&mut dyn WireBuffers> {
+        Some(self)
+    }
+
     fn failure_text(&self) -> Option<String> {
         self.failure.clone()
     }
@@ -108,7 +107,7 @@ impl Wire for RdmaEngine {
         self.reason_gone(index(rank))
     }
 
-    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
+    fn windows(&mut self) -> Result<&mut dyn WireWindows, &'static str> {
         Ok(self)
     }
 
@@ -192,59 +191,53 @@ impl RdmaEngine {
     }
 }
 
-impl WireDevices for RdmaEngine {
-    fn find(&mut self, memory: &DeviceMemory<'_>) -> DeviceMapping {
-        let by_dmabuf = self.config.device_memory == Devices::Dmabuf;
-        match self.cache.devices.find(memory.serial) {
-            Some(Some(registered)) => DeviceMapping::Yes(registered),
-            Some(None) => DeviceMapping::No,
-            None if memory.region.len() as u64 > self.config.cache_bytes => DeviceMapping::No,
-            None if by_dmabuf || memory.backend == BY_ADDRESS => DeviceMapping::New { by_dmabuf },
-            None => DeviceMapping::No,
-        }
+impl WireBuffers for RdmaEngine {
+    fn register(&mut self, buffer: Region, _place: MemoryPlace) -> Result<Option<Hold>> {
+        self.cache.register_buffer(buffer).map(|registered| Some(registered as Hold))
     }
 
-    fn add(
-        &mut self,
-        memory: &DeviceMemory<'_>,
-        by: Option<Result<(OwnedFd, u64)>>,
-    ) -> Option<Hold> {
+    fn deregister(&mut self, hold: Hold) -> Result<()> {
+        if let Ok(registered) = hold.downcast() {
+            self.cache.deregister_buffer(&registered);
+        }
+        Ok(())
+    }
+}
+
+impl WireDevices for RdmaEngine {
+    fn find(&mut self, memory: &DeviceMemory<'_>, is_retry: bool) -> Result<DeviceMapping> {
+        let by_dmabuf = self.config.device_memory == Devices::Dmabuf;
+        Ok(match self.cache.devices.find(memory.serial) {
+            Some(Some(registered)) => DeviceMapping::Yes(registered),
+            Some(None) if !is_retry => DeviceMapping::No,
+            _ if memory.region.len() as u64 > self.config.cache_bytes => DeviceMapping::No,
+            _ if by_dmabuf || memory.backend == BY_ADDRESS => DeviceMapping::New { by_dmabuf },
+            _ => DeviceMapping::No,
+        })
+    }
+
+    fn add(&mut self, memory: &DeviceMemory<'_>, by: Option<Result<MemoryExport>>) -> Result<Hold> {
         // Another thread's message may have registered the allocation meanwhile.
-        if let Some(known) = self.cache.devices.find(memory.serial) {
-            return known.map(|registered| registered as Hold);
+        if let Some(Some(known)) = self.cache.devices.find(memory.serial) {
+            return Ok(known);
         }
-        match by.transpose() {
-            Ok(by) => {
-                self.cache.add_device(memory, by.as_ref()).map(|registered| registered as Hold)
-            }
-            Err(error) => {
-                self.cache.has_no_dmabuf(memory, &error);
-                None
-            }
-        }
+        let by = by.transpose().inspect_err(|error| self.cache.has_no_dmabuf(memory, error))?;
+        self.cache.add_device(memory, by.as_ref()).map(|registered| registered as Hold)
     }
 
     fn refusal(&self) -> Option<String> {
-        self.cache.devices.refusal()
+        self.cache.devices.refusal.clone()
     }
 
-    fn isend(
-        &mut self,
-        host: Region,
-        shadow: &Arc<HostShadow>,
-        dest: i32,
-        word: u64,
-    ) -> Result<OpId> {
-        self.send_payload(host, Some(shadow), index(dest), word as u32)
+    fn freed(&mut self, serial: u64) {
+        self.cache.devices.freed(serial);
     }
 
-    fn irecv(
-        &mut self,
-        host: Region,
-        shadow: &Arc<HostShadow>,
-        source: i32,
-        word: u64,
-    ) -> Result<OpId> {
-        self.receive_payload(host, Some(shadow), index(source), word as u32)
+    fn isend(&mut self, data: DeviceBuffer<'_>, dest: i32, word: u64) -> Result<OpId> {
+        self.send_payload((data.host, Some(data.shadow)), index(dest), word as u32)
+    }
+
+    fn irecv(&mut self, data: DeviceBuffer<'_>, source: i32, word: u64) -> Result<OpId> {
+        self.receive_payload((data.host, Some(data.shadow)), index(source), word as u32)
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// rank's local setup, with the segment and the process IDs of the ranks, once the segment is
 /// mapped. If `prepare` fails on one rank, all ranks fail. Returns the segment and the result of
 /// `prepare`.
-pub(super) fn meet<T>(
+pub(super) fn open_segment<T>(
     place: NodeOpenRequest<'_>,
     prepare: impl FnOnce(&Segment, &[i32]) -> Result<T>,
 ) -> Result<(Segment, T)> {

@@ -98,13 +98,18 @@ fn check_room(opening: &OpenRequest) -> Result<()> {
 }
 
 impl Comm for Shm {
+    fn opens_by_job(&self) -> bool {
+        true
+    }
+
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let job = ShmJob::of(args)?;
-        let mode = Mode::parse(std::env::var("DTL_CMA").ok().as_deref())?;
+        let mode = Mode::parse(std::env::var("DTL_SHM_COPY").ok().as_deref())?;
         let opener = transport::enter()?;
         let number = i32::try_from(job.rank).unwrap_or(i32::MAX);
         let (job_id, claim) = job_id::take(&job.name, number, args.is_only_open);
-        let place = NodeOpenRequest::new(&job_id, (job.rank, job.size), args.timeout_ns);
+        let (place, watch) = ((job.rank, job.size), args.watch.clone());
+        let place = NodeOpenRequest::new(&job_id, place, args.timeout_ns, watch);
         let ready = claim.and_then(|claim| {
             check().map_err(|error| error.within("kind \"shm\""))?;
             check_room(&place.opening).map(|()| claim)
@@ -117,10 +122,10 @@ impl Comm for Shm {
             }
         })?;
         let (segment, (mut peers, poller, probe)) =
-            bootstrap::meet(place, |segment, pids| prepare(segment, pids, job.rank, mode))?;
+            bootstrap::open_segment(place, |segment, pids| prepare(segment, pids, job.rank, mode))?;
         let how = try_reading(&segment, job.rank, &mut peers, mode);
-        let description = describe(job.size, &how);
-        let engine = Engine::new(job.rank, segment, Peers::new(peers), poller, mode != Mode::Off);
+        let description = describe(job.size, &how, mode);
+        let engine = Engine::new(job.rank, segment, Peers::new(peers), poller, mode);
         Ok(Box::new(ShmTransport::new(engine, claim, (probe, mode), description, opener)?))
     }
 }
@@ -246,9 +251,9 @@ fn try_reading(
     rank: usize,
     peers: &mut [Peer],
     mode: Mode,
-) -> std::result::Result<(), String> {
-    if mode == Mode::Off {
-        return Err("DTL_CMA=off".to_string());
+) -> Result<(), String> {
+    if mode == Mode::Cells {
+        return Err("DTL_SHM_COPY=cells".to_string());
     }
     let mut how = Ok(());
     for (other, peer) in peers.iter_mut().enumerate().filter(|(other, _)| *other != rank) {
@@ -259,13 +264,17 @@ fn try_reading(
     how
 }
 
-fn describe(size: usize, how: &std::result::Result<(), String>) -> String {
+fn describe(size: usize, how: &Result<(), String>, mode: Mode) -> String {
     let kib = memory::ring::MAX_DATA >> 10;
-    match how {
-        Ok(()) => format!(
-            "{size} processes, shared rings; above {kib} KiB two copies, or one \
-             (process_vm_readv) while the sender is not in a call"
-        ),
-        Err(why) => format!("{size} processes, shared rings; above {kib} KiB two copies ({why})"),
-    }
+    let copies = match (how, mode) {
+        (Err(why), _) => format!("two copies ({why})"),
+        (Ok(()), Mode::Get) => "one copy by the receiver (DTL_SHM_COPY=cma_get)".to_owned(),
+        (Ok(()), Mode::Split) => {
+            "one copy by sender and receiver (DTL_SHM_COPY=cma_split)".to_owned()
+        }
+        (Ok(()), _) => {
+            "one copy (process_vm_readv, process_vm_writev) or two, whichever is faster".to_owned()
+        }
+    };
+    format!("{size} processes, shared rings; above {kib} KiB {copies}")
 }

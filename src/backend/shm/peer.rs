@@ -5,12 +5,14 @@
 use super::memory::cells::CellMemory;
 use super::memory::ring::{Consumer, Producer};
 use super::memory::segment::{PeerState, Segment};
+use super::protocol::copy_choice::{CopyChoices, CopyMethod, CopyTimes};
 use super::protocol::rx::PipelineReceive;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::os::foreign_process;
 use crate::sys::os::process::{self, PidFd};
+use crate::sys::sync::wait::now_ns;
 use std::collections::VecDeque;
 use std::io;
 
@@ -113,6 +115,10 @@ pub(super) struct Link {
     pub(super) answers: VecDeque<OpId>,
     /// Rendezvous sends whose data is being copied in fragments, in round-robin order.
     pub(super) streams: VecDeque<OpId>,
+    /// Number of large messages from the peer whose transfer has begun and has not ended.
+    transfers: u32,
+    /// Measured times of large messages from the peer; `None` before the first one is measured.
+    times: Option<Box<CopyTimes>>,
     /// True if the peer is in the engine's `outbound` list, because `starts`, `answers` or
     /// `streams` is not empty.
     pub(super) is_listed: bool,
@@ -128,14 +134,22 @@ impl Peer {
     /// Copies bytes from `address` in the rank's memory and returns their number; `Ok(0)` means
     /// that the process has ended.
     pub(super) fn read(&self, address: u64, into: Region) -> io::Result<usize> {
-        let alive = || self.process.as_ref().is_some_and(|process| !process.exited());
-        if !alive() {
-            return Ok(0);
-        }
-        let count = foreign_process::read_memory(self.pid, [(address, into)])?;
-        // The process is alive afterwards too, so the process id referred to it all the time, and
-        // the bytes are from its memory.
-        Ok(if alive() { count } else { 0 })
+        let read = foreign_process::read_memory(self.pid, [(address, into)]);
+        // If the process is alive afterwards, the process id referred to it all the time, and the
+        // bytes are from its memory.
+        if self.is_alive() { read } else { Ok(0) }
+    }
+
+    /// Copies bytes to `address` in the rank's memory and returns their number; `Ok(0)` means that
+    /// the process has ended.
+    pub(super) fn write(&self, address: u64, from: Region) -> io::Result<usize> {
+        // A check after the call would be too late. Between this check and the call, the ID can get
+        // to another process only if the kernel's process IDs wrap around (ADR 0041).
+        if self.is_alive() { foreign_process::write_memory(self.pid, address, from) } else { Ok(0) }
+    }
+
+    fn is_alive(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| !process.exited())
     }
 
     /// Returns the process ID that the rank had when the communicator was opened.
@@ -148,18 +162,66 @@ impl Link {
     pub(super) fn has_work(&self) -> bool {
         !(self.starts.is_empty() && self.answers.is_empty() && self.streams.is_empty())
     }
+
+    /// Returns the method that this rank has chosen for messages of `len` bytes from the peer.
+    pub(super) fn chosen(&self, len: usize) -> CopyMethod {
+        self.times.as_ref().map_or(CopyMethod::Cells, |times| times.method(len))
+    }
+
+    /// Returns the method that the peer has chosen for messages of `len` bytes to the peer.
+    pub(super) fn chosen_by_peer(&self, len: usize) -> CopyMethod {
+        let choices = self.producer.as_ref().map_or(0, Producer::choices);
+        CopyChoices(choices).method(len)
+    }
+
+    /// Records that the transfer of a message of `len` bytes begins. Returns the current time in
+    /// nanoseconds if the message is to be measured, else 0. It is measured only if the peer has no
+    /// other transfer in progress. `is_measurable` is false if there is no choice of methods.
+    pub(super) fn begin_transfer(&mut self, len: usize, is_measurable: bool) -> u64 {
+        let is_alone = self.transfers == 0 && self.long.is_none();
+        self.transfers += 1;
+        let is_measured =
+            is_measurable && is_alone && self.times.get_or_insert_default().count_message(len);
+        if is_measured { now_ns() } else { 0 }
+    }
+
+    /// Records that a transfer of `len` bytes by `method` has ended. `begun_ns` is the result of
+    /// `begin_transfer`: if it is not 0, records the time and publishes the choices.
+    pub(super) fn end_transfer(&mut self, len: usize, method: CopyMethod, begun_ns: u64) {
+        self.transfers = self.transfers.saturating_sub(1);
+        if let (Some(times), true) = (&mut self.times, begun_ns != 0) {
+            let choices = times.record(len, method, now_ns().saturating_sub(begun_ns));
+            self.publish(choices);
+        }
+    }
+
+    /// Records that the kernel's copy of a transfer by `method` failed, so that this method is
+    /// rarely chosen. `Cells` needs no such copy.
+    pub(super) fn method_failed(&mut self, len: usize, method: CopyMethod) {
+        let times = self.times.as_mut().filter(|_| method != CopyMethod::Cells);
+        let choices = times.map(|times| times.fail(len, method));
+        choices.into_iter().for_each(|choices| self.publish(choices));
+    }
+
+    fn publish(&mut self, choices: CopyChoices) {
+        self.consumer.iter().for_each(|consumer| consumer.publish_choices(choices.0));
+    }
 }
 
-/// Values of the environment variable DTL_CMA (cross-memory attach).
+/// Values of the environment variable DTL_SHM_COPY.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
-    /// Read the memory of other ranks if the operating system permits that.
+    /// Copy large messages by the fastest method that the operating system permits.
     Auto,
-    /// Like `Auto`, but also permit other processes to read the memory of this process, which the
+    /// Like `Auto`, but also permit other processes to access the memory of this process, which the
     /// Yama security module may otherwise forbid.
     Allow,
-    /// Never read the memory of other ranks.
-    Off,
+    /// Copy all large messages through cells; never access the memory of other ranks.
+    Cells,
+    /// Copy all large messages by [`CopyMethod::Get`].
+    Get,
+    /// Copy all large messages by [`CopyMethod::Split`].
+    Split,
 }
 
 impl Mode {
@@ -167,12 +229,24 @@ impl Mode {
         match text {
             None | Some("" | "auto") => Ok(Mode::Auto),
             Some("allow") => Ok(Mode::Allow),
-            Some("off") => Ok(Mode::Off),
+            Some("cells") => Ok(Mode::Cells),
+            Some("cma_get") => Ok(Mode::Get),
+            Some("cma_split") => Ok(Mode::Split),
             Some(other) => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "environment variable DTL_CMA=\"{other}\": \"auto\", \"allow\" or \"off\" \
-                 expected; correct or unset it"
+                "environment variable DTL_SHM_COPY=\"{other}\": \"auto\", \"allow\", \"cells\", \
+                 \"cma_get\" or \"cma_split\" expected; correct or unset it"
             ),
+        }
+    }
+
+    /// Returns the copy method of all large messages; `None` if it is chosen by measured times.
+    pub(super) fn method(self) -> Option<CopyMethod> {
+        match self {
+            Mode::Auto | Mode::Allow => None,
+            Mode::Cells => Some(CopyMethod::Cells),
+            Mode::Get => Some(CopyMethod::Get),
+            Mode::Split => Some(CopyMethod::Split),
         }
     }
 }
@@ -191,21 +265,17 @@ impl Probe {
         let Some(word) = Scratch::of_words(&[value]) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for 8 bytes; free some");
         };
-        let address = if mode == Mode::Off { 0 } else { word.region().addr().get() as u64 };
+        let address = if mode == Mode::Cells { 0 } else { word.region().addr().get() as u64 };
         segment.set_probe(rank, address, value);
         Ok(Probe(word))
     }
 
     /// Tests cross-memory attach: reads the memory word that `rank` has published, and compares its
     /// value with the published value. `Err` is the reason why the test failed.
-    pub(super) fn read(
-        segment: &Segment,
-        rank: usize,
-        peer: &Peer,
-    ) -> std::result::Result<(), String> {
+    pub(super) fn read(segment: &Segment, rank: usize, peer: &Peer) -> Result<(), String> {
         let (address, value) = segment.probe(rank);
         if address == 0 {
-            return Err(format!("DTL_CMA=off on rank {rank}"));
+            return Err(format!("DTL_SHM_COPY=cells on rank {rank}"));
         }
         let mut found = [0_u64];
         // SAFETY: the array is valid for writes for the duration of the call.

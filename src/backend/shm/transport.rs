@@ -11,17 +11,13 @@ use crate::backend::bootstrap::job_id::Claim;
 use crate::backend::coll_mailbox::Places;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    CollMailbox, Completion, CrossMemory, Groups, Liveness, Matched, Member, OpId, PartKey,
+    CollMailbox, Completion, CrossMemory, Dest, Groups, Liveness, Matched, Member, OpId, PartKey,
     Pipeline, PipelinedSource, Properties, RecvMode, Remote, Selector, SendMode, SharedMemory,
     SharedOffer, SharedRegion, Transport, poll_of,
 };
-use crate::sys::{
-    memory::buf::Region,
-    sync::{
-        lock::{Mutex, OpenState},
-        spin_lock::SpinLock,
-    },
-};
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::lock::{Mutex, OpenState};
+use crate::sys::sync::spin_lock::SpinLock;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -133,17 +129,11 @@ impl Transport for ShmTransport {
         }
     }
 
-    fn start_send(
-        &self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        mode: SendMode,
-        _may_block: bool,
-    ) -> Result<OpId> {
+    fn start_send(&self, data: Region, to: Dest, mode: SendMode, _may_block: bool) -> Result<OpId> {
+        let Dest { rank, word } = to;
         self.with(|engine| match mode {
-            SendMode::Standard if engine.send_at_once(data, dest, word) => Ok(OpId::COMPLETED),
-            _ => engine.isend(data, dest, word, mode),
+            SendMode::Standard if engine.send_at_once(data, rank, word) => Ok(OpId::COMPLETED),
+            _ => engine.isend(data, rank, word, mode),
         })
     }
 

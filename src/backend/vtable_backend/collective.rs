@@ -3,6 +3,7 @@
 use super::call;
 use super::comm::NativeWire;
 use crate::abi::backend::vtable::*;
+use crate::abi::handle::dtl_backend_t;
 use crate::backend::p2p_protocol::WireCollectives;
 use crate::error::{Result, failure};
 use crate::runtime::comm::coll::{Buffer, CollCall, Kind};
@@ -54,6 +55,10 @@ fn with_args(
         send_count: send.len() as u64,
         recv: recv.as_ptr(),
         recv_count: recv.len() as u64,
+        memory_backend: call.place.map_or(dtl_backend_t { id: 0 }, |place| place.backend),
+        memory_kind: call.place.map_or(0, |place| place.kind),
+        memory_device: call.place.map_or(0, |place| place.device),
+        reserved: 0,
     };
     act(&raw const passed)
 }

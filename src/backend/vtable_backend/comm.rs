@@ -1,12 +1,16 @@
 //! Adapter from a C table of communication functions (comm table) to [`Comm`]: the functions of the
 //! table implement [`Wire`], on which `p2p_protocol` builds a transport.
 
+use super::comm_memory::Registrations;
 use super::{
     BackendObject, NativeComponent, call, keep_said, presence, required, take_error_text, whole,
 };
 use crate::abi::backend::vtable::*;
+use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_SUCCESS};
-use crate::backend::p2p_protocol::{self, Wire, WireCollectives, WireWindows};
+use crate::backend::p2p_protocol::{
+    self, Wire, WireBuffers, WireCollectives, WireDevices, WireWindows,
+};
 use crate::error::{Result, fail, is_status};
 use crate::last_error::Mark;
 use crate::runtime::component::{Comm, Completion, OpId, OpenArgs, Properties, Transport};
@@ -27,6 +31,7 @@ pub(super) fn check(table: &dtl_comm_vtable_t) -> Result<()> {
         );
     }
     whole("comm", "collective", presence!(table, coll_supports, coll_start))?;
+    whole("comm", "memory", presence!(table, mem_supports, mem_register, mem_deregister))?;
     let bits = table.match_bits;
     if bits != 0 && !(28..=64).contains(&bits) {
         return fail!(
@@ -45,8 +50,17 @@ pub(super) fn check(table: &dtl_comm_vtable_t) -> Result<()> {
 }
 
 impl Comm for NativeComponent<dtl_comm_vtable_t> {
+    fn opens_by_job(&self) -> bool {
+        true
+    }
+
     fn settings_field(&self) -> Option<&'static str> {
         Some("desc.config")
+    }
+
+    fn flags(&self) -> u64 {
+        let stages = if self.table.mem_register.is_some() { DTL_COMM_STAGE } else { 0 };
+        DTL_COMM_DETERMINISTIC | stages
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
@@ -71,7 +85,8 @@ impl Comm for NativeComponent<dtl_comm_vtable_t> {
             may_keep_cancelled: true,
             ..Properties::new(rank, size, format!("registered backend {}", owner.name))
         });
-        let mut wire = NativeWire { owner, table: self.table, object, properties };
+        let memory = Registrations::default();
+        let mut wire = NativeWire { owner, table: self.table, object, properties, memory };
         if !(0..size).contains(&rank) {
             wire.close()?;
             let text = format!("answered rank {rank} of {size}");
@@ -88,6 +103,7 @@ pub(super) struct NativeWire {
     /// Address of the backend's communicator object.
     pub(super) object: Addr,
     properties: Arc<Properties>,
+    pub(super) memory: Registrations,
 }
 
 impl NativeWire {
@@ -147,6 +163,9 @@ impl Wire for NativeWire {
         if done != 1 || result.status != DTL_SUCCESS {
             self.failed(done, &mut result, before)?;
         }
+        if !self.memory.receives.is_empty() {
+            self.end_receive(op, result.status == DTL_SUCCESS && result.size_bytes > 0);
+        }
         Ok(Some(Completion {
             source: result.source,
             status: result.status,
@@ -175,7 +194,7 @@ impl Wire for NativeWire {
         Some(take_error_text()).filter(|text| !text.is_empty())
     }
 
-    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
+    fn windows(&mut self) -> Result<&mut dyn WireWindows, &'static str> {
         if self.table.win_create.is_some() {
             Ok(self)
         } else {
@@ -183,11 +202,20 @@ impl Wire for NativeWire {
         }
     }
 
+    fn devices(&mut self) -> Option<&mut dyn WireDevices> {
+        if self.table.mem_register.is_some() { Some(self) } else { None }
+    }
+
+    fn buffers(&mut self) -> Option<&mut dyn WireBuffers> {
+        if self.table.mem_register.is_some() { Some(self) } else { None }
+    }
+
     fn collectives(&mut self) -> Option<&mut dyn WireCollectives> {
         if self.table.coll_start.is_some() { Some(self) } else { None }
     }
 
     fn close(&mut self) -> Result<()> {
+        self.end_registrations();
         call!(self.comm.close(self.object.ptr()))
     }
 }

@@ -14,10 +14,13 @@ pub(super) fn check(table: &dtl_exec_vtable_t) -> Result<()> {
     let events = whole("exec", "events", slots)?;
     let slots = presence!(table, execute, parallel_for, max_parallelism);
     whole("exec", "host execution", slots)?;
-    if events && !streams {
+    let slots = presence!(table, stream_priorities, stream_create_with_priority);
+    let priorities = whole("exec", "priorities", slots)?;
+    if (events || priorities) && !streams {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "exec.stream_create is NULL: the event slots need the stream slots beside them"
+            "exec.stream_create is NULL: the {} slots need the stream slots beside them",
+            if events { "event" } else { "priorities" }
         );
     }
     Ok(())
@@ -34,10 +37,32 @@ impl Exec for NativeComponent<dtl_exec_vtable_t> {
         self.table.execute.is_some().then_some(self as _)
     }
 
-    fn stream_create(&self, device: i32, flags: u64) -> Result<Token> {
+    fn stream_priorities(&self, device: i32) -> Result<(i32, i32)> {
+        if self.table.stream_priorities.is_none() {
+            return Ok((0, 0));
+        }
+        let (mut least, mut greatest) = (0, 0);
+        call!(self.exec.stream_priorities(device, &raw mut least, &raw mut greatest))?;
+        if greatest > 0 || least < 0 {
+            return fail!(
+                DTL_ERROR_NATIVE_BACKEND,
+                "backend {}: exec.stream_priorities wrote {least} to {greatest}: the range from \
+                 the greatest to the least priority contains 0, and lower is higher",
+                self.owner.name
+            );
+        }
+        Ok((least, greatest))
+    }
+
+    fn stream_create(&self, device: i32, flags: u64, priority: i32) -> Result<Token> {
         let mut stream = std::ptr::null_mut();
-        call!(self.exec.stream_create(device, flags, &raw mut stream))?;
-        self.owner.not_null("exec.stream_create", stream)
+        let out = &raw mut stream;
+        if priority == 0 {
+            call!(self.exec.stream_create(device, flags, out))?;
+            return self.owner.not_null("exec.stream_create", stream);
+        }
+        call!(self.exec.stream_create_with_priority(device, flags, priority, out))?;
+        self.owner.not_null("exec.stream_create_with_priority", stream)
     }
 
     fn stream_destroy(&self, stream: Token) -> Result<()> {

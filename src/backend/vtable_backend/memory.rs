@@ -1,20 +1,24 @@
 //! Adapters from C tables of memory and transfer functions to [`Memory`] and [`Transfer`].
 
-use super::{NativeComponent, call, presence, required, status_of, whole};
+use super::{BackendObject, NativeComponent, call, presence, required, status_of, whole};
 use crate::abi::backend::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::devices::device::{dtl_mem_info_t, dtl_mem_kind_info_t};
 use crate::abi::status::DTL_ERROR_NOT_FOUND;
 use crate::abi::word::dtl_enum_word_t;
+use crate::backend::staging_pool::StagingPool;
 use crate::error::{Error, Result};
 use crate::from_c::blank;
 use crate::last_error::Mark;
 use crate::runtime::component::{
-    CopySide, DriverAllocation, Exports, Extent, Memory, Rows, Ticket, Token, Transfer,
+    CopySide, DriverAllocation, Exports, Extent, Memory, Rows, StagingBuffer, Ticket, Token,
+    Transfer,
 };
 use crate::runtime::enums::describe;
 use crate::runtime::enums::schedule::check_memory_kind;
+use crate::runtime::log;
 use crate::runtime::memory::MOST_ALIGNMENT;
 use crate::sys::memory::buf::{Addr, Region};
+use std::sync::Arc;
 
 /// Checks that a memory table has all mandatory slots (functions) and no incomplete group of
 /// optional slots.
@@ -25,7 +29,25 @@ pub(super) fn check(table: &dtl_memory_vtable_t) -> Result<()> {
     required("memory", presence!(table, alloc, free))
 }
 
-impl NativeComponent<dtl_memory_vtable_t> {
+/// Memory table of a registered backend.
+pub(super) struct NativeMemory {
+    owner: Arc<BackendObject>,
+    table: dtl_memory_vtable_t,
+    /// Host buffers that are registered with the backend.
+    staging: Arc<StagingPool>,
+}
+
+impl Drop for NativeMemory {
+    fn drop(&mut self) {
+        self.trim();
+    }
+}
+
+impl NativeMemory {
+    pub(super) fn new(owner: Arc<BackendObject>, table: dtl_memory_vtable_t) -> NativeMemory {
+        NativeMemory { owner, table, staging: Arc::default() }
+    }
+
     /// Checks the alignment that `kind_info` declared. A value of 0 means that no alignment is
     /// declared, and is replaced with 1.
     fn check_alignment(&self, kind: dtl_enum_word_t, info: &mut dtl_mem_kind_info_t) -> Result<()> {
@@ -72,7 +94,7 @@ fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
     error.within(&format!("memory kind {}", describe(kind)))
 }
 
-impl Memory for NativeComponent<dtl_memory_vtable_t> {
+impl Memory for NativeMemory {
     fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         let mut out = std::ptr::null_mut();
         call!(self.memory.alloc(size, align, kind, &raw mut out))
@@ -126,6 +148,20 @@ impl Memory for NativeComponent<dtl_memory_vtable_t> {
         answer.map(|()| Some((fd, offset)))
     }
 
+    fn lend_host(&self, len: usize) -> Option<Box<dyn StagingBuffer>> {
+        self.table.register_host?;
+        self.staging.lend(len, |region| Memory::register(self, region).ok()?)
+    }
+
+    fn trim(&self) {
+        self.staging.trim(|region| {
+            let ended = Memory::unregister(self, region).map(drop);
+            let is_ended = ended.is_ok();
+            log::failure(format_args!("unregistering a staging buffer"), ended);
+            is_ended
+        });
+    }
+
     fn can_identify(&self) -> bool {
         self.table.pointer_info.is_some()
     }
@@ -149,7 +185,7 @@ impl Memory for NativeComponent<dtl_memory_vtable_t> {
     }
 }
 
-impl Exports for NativeComponent<dtl_memory_vtable_t> {
+impl Exports for NativeMemory {
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket> {
         let mut ticket = Ticket::default();
         let (Extent { kind, size, align }, to) = (extent, ticket.as_mut_ptr().cast());

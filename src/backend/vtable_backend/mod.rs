@@ -10,12 +10,14 @@
 //! - `module`: modules of the exec table
 //! - `comm`: the comm table
 //! - `collective`: collectives of the comm table
+//! - `comm_memory`: memory that the comm table registers
 //! - `window`: windows of the comm table
 //! - `environment`: functions of an environment
 //! - `handler`: functions of a dispatch handler
 
 mod collective;
 mod comm;
+mod comm_memory;
 mod device;
 mod environment;
 mod exec;
@@ -116,7 +118,7 @@ impl BackendObject {
     /// because it cannot identify an object.
     fn not_null(&self, slot: &str, object: *mut std::ffi::c_void) -> Result<Addr> {
         if object.is_null() {
-            return Err(self.invalid(slot, "succeeded and answered NULL"));
+            return Err(self.invalid(slot, "returned success and wrote NULL to its output"));
         }
         Ok(Addr::new(object))
     }
@@ -132,9 +134,12 @@ impl BackendObject {
 impl Drop for BackendObject {
     fn drop(&mut self) {
         if let Some(destroy) = self.destroy.filter(|_| self.armed.load(Ordering::Acquire)) {
+            let destroy = slot_call::Slot::unwinding(destroy);
+            let inside = slot_call::SlotGuard { owner: self, slot: "destroy" };
             // SAFETY: the table's contract is met: `destroy` is called once, after the last use,
             // with the `self` of its backend.
-            unsafe { destroy(self.self_.ptr()) }
+            unsafe { destroy(self.self_.ptr()) };
+            std::mem::forget(inside);
         }
     }
 }
@@ -303,7 +308,7 @@ pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<B
     }
     if let Some(table) = tables.memory {
         memory::check(&table)?;
-        backend.memory = Some(Box::new(NativeComponent { owner: share(), table }));
+        backend.memory = Some(Box::new(memory::NativeMemory::new(share(), table)));
     }
     if let Some(table) = tables.transfer {
         required("transfer", presence!(table, copy))?;

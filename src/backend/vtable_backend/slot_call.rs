@@ -6,7 +6,6 @@
 //! this cleanup writes the log. A call that returns has no overhead.
 
 use super::BackendObject;
-use crate::abi::status::dtl_status_t;
 use crate::runtime::log;
 
 /// Function pointer of a slot (C function of a table), convertible to a pointer of type `extern
@@ -21,8 +20,8 @@ pub(super) trait Slot {
 
 macro_rules! slots {
     ($($($argument:ident)+;)+) => {$(
-        impl<$($argument),+> Slot for unsafe extern "C" fn($($argument),+) -> dtl_status_t {
-            type Unwinding = unsafe extern "C-unwind" fn($($argument),+) -> dtl_status_t;
+        impl<R, $($argument),+> Slot for unsafe extern "C" fn($($argument),+) -> R {
+            type Unwinding = unsafe extern "C-unwind" fn($($argument),+) -> R;
             fn unwinding(self) -> Self::Unwinding {
                 // SAFETY: both calling conventions pass arguments and results alike; they differ
                 // only in the effect of unwinding.

@@ -74,7 +74,10 @@ pub unsafe extern "C" fn dtl_comm_open(
                 ("desc.rdma", Addr::new(raw.rdma.cast_mut().cast())),
                 ("desc.config", Addr::new(raw.config)),
             ])?;
-            Ok((out, open_kind::Description { raw, kind, job, over, settings }))
+            Ok((
+                out,
+                open_kind::Description { raw, kind, job, over, settings, ..Default::default() },
+            ))
         },
         |(out, description)| out.put(open_kind::open(&description)),
     )
@@ -94,8 +97,9 @@ fn one_of(fields: &[(&'static str, Addr)]) -> Result<Option<(&'static str, Addr)
 
 /// Destroys a communicator. Waiting calls of other threads on it return DTL_ERROR_CANCELED.
 /// Requests in flight are cancelled (a matched one completes first), and all its request handles
-/// become stale. Sent messages can still be received by the peers. A collective in flight is
-/// abandoned on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: no effect.
+/// become stale. Its registered buffers (dtl_comm_register) are deregistered. Sent messages can
+/// still be received by the peers. A collective in flight is abandoned on all ranks. Null,
+/// DTL_COMM_WORLD and DTL_COMM_SELF: no effect.
 ///
 /// The call waits for no other rank. Operations of other ranks that still need this rank on this
 /// communicator end with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink excludes this rank, where the
@@ -111,7 +115,9 @@ fn one_of(fields: &[(&'static str, Addr)]) -> Result<Option<(&'static str, Addr)
 ///
 /// If the library's own messages are in flight over an MPI, a registered kind or "rdma" (for
 /// example after a time limit), the call waits up to 5 s for them, whatever the time limit: until
-/// then the transport uses their buffers. On kind "rdma", cancelled operations do not count.
+/// then the transport uses their buffers. On kind "rdma", cancelled operations do not count. The
+/// call also waits while another thread is in a function of the transport that blocks
+/// (registration of memory). dtl_comm_revoke does not wait for that.
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: a send of MPI's own is in flight. DTL_ERROR_BUSY: a collective
 ///         of MPI's own is in flight, or the call comes from a callback of a call on the

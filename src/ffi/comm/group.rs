@@ -9,7 +9,7 @@ use crate::ffi::guard::Entry;
 use crate::runtime::comm;
 use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::comm::open::attribute::{self, Key};
-use crate::runtime::comm::open::{agree, group};
+use crate::runtime::comm::open::{agree, group, grow};
 use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
@@ -163,6 +163,113 @@ pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t)
     Entry("dtl_comm_shrink").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, comm)| out.put(agree::shrink(&comm)),
+    )
+}
+
+/// Revokes a communicator: on every rank, operations on it that wait end with DTL_ERROR_REVOKED,
+/// and later operations fail with it. Not collective: any rank may call it at any time, for example
+/// a rank that got DTL_ERROR_RANK_FAILURE while others wait for its messages. It does not wait. A
+/// second call, also on another rank, has no effect.
+///
+/// Each rank detects the revocation in a call that waits, or that tests without success, on this or
+/// another communicator, and then notifies all others. So all live ranks detect it even if the
+/// caller dies. If the caller then destroys the communicator or finalizes, ranks that wait for it
+/// get DTL_ERROR_REVOKED, not DTL_ERROR_RANK_FAILURE. The same holds if the caller dies, unless it
+/// dies before the notification is sent. A call that completes at once may succeed before the rank
+/// has detected the revocation. A message that has arrived completely may still be received by a
+/// request that waits for it. A message that is matched is completed first; after that, the library
+/// does not access the buffers of operations that ended.
+/// Operations that MPI itself executes do not end: blocking calls and collectives of kind "mpi"
+/// without a time limit (see docs/explanation/failures.md).
+///
+/// dtl_comm_shrink, dtl_comm_destroy, dtl_comm_dump, and queries such as dtl_comm_rank and
+/// dtl_comm_info still work on `comm`. Windows over `comm` are revoked too: dtl_win_destroy still
+/// works, and does not wait. Communicators that were made from `comm` are not revoked.
+///
+/// Several threads may call it, also while another thread waits in a call on `comm`.
+///
+/// @return DTL_ERROR_BUSY: the call comes from a callback of a collective on `comm` (see
+///         dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`. Equivalent:
+///         MPIX_Comm_revoke (ULFM).
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_comm_revoke(comm: dtl_comm_t) -> dtl_status_t {
+    Entry("dtl_comm_revoke").wait(|inside| comm::pin(inside, comm), |comm| comm::revoke(&comm))
+}
+
+/// Creates a communicator of the ranks of `comm` and of new ranks, which can replace those that a
+/// dtl_comm_shrink has removed. For each new rank a process of the program is started, with the
+/// program's arguments and the launcher's environment. dtlrun starts it on its own node. For kind
+/// "mpi", MPI starts it and chooses the node. `comm` is not changed.
+///
+/// In a new process, DTL_COMM_WORLD and the first dtl_comm_open without rank and size are the grown
+/// communicator: the process waits there for the ranks of `comm`. A new process must open the same
+/// kind (there DTL_COMM names it) with the same flags. Then it must make the same collective calls
+/// as the old ranks make after this call, for example a dtl_comm_bcast of the state from rank 0. It
+/// must create all further communicators from that one (dtl_comm_dup, dtl_comm_split).
+/// docs/explanation/failures.md has the rules.
+///
+/// The call is collective over `comm`. It blocks until all ranks have opened the new communicator.
+/// All ranks first compare their arguments. In the first step, rank 0 waits until all new processes
+/// have begun to open the new communicator. In the second step, all ranks complete the opening.
+/// Each step takes at most 30 s, or half the time limit of `comm` if that is less. A step ends
+/// early if a process that dtlrun has started ends, or if a rank of `comm` dies, or revokes or
+/// destroys `comm`. The second step does not end early for registered kinds, nor for kind "rdma" if
+/// its ranks meet by a file or TCP address. Finally the ranks agree on the result over `comm`:
+/// unless one of them dies meanwhile, either all succeed or all fail.
+///
+/// If the call fails, opening fails in the new processes that have not completed it, and dtlrun
+/// ends all new processes. Processes that MPI has started are not ended: opening fails there when
+/// it is called, at the latest at the time limit. No limit applies inside functions of MPI.
+/// MPI_Comm_spawn waits until all new processes have initialized MPI. If one of them ends or stops
+/// before that, rank 0 may not return. The other ranks then return DTL_ERROR_TIMEOUT at the time
+/// limit of `comm`, if it has one.
+///
+/// @param new_ranks  Number of processes to start, 1 or more.
+/// @param flags      0.
+/// @param out        The new communicator, with the kind ("shm" if that is "self"), the time limit
+///                   and the flags of `comm` except DTL_COMM_NO_DUP. In a new process, the time
+///                   limit is that of its dtl_comm_desc_t or of DTL_TIMEOUT. The ranks of `comm`
+///                   keep their numbers, and the new ones follow. The caller owns it; destroy it
+///                   with dtl_comm_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `new_ranks` is out of range, or not the same on all ranks;
+///         `flags` is not 0; or another rank passes a bad argument, including NULL for `out` (the
+///         text names the rank). DTL_ERROR_NULL_POINTER: `out` is NULL on this rank.
+///         DTL_ERROR_NOT_SUPPORTED: the kind cannot be extended (kinds "hier", "nccl" and
+///         "threads"), the launcher cannot start processes during a job (dtlrun can), or the MPI
+///         lacks a function that the text names.
+///         DTL_ERROR_UNAVAILABLE: the processes could not be started, or one of them ended before
+///         all ranks had opened the communicator; the text of rank 0 has the reason, or the rank
+///         and its exit status. DTL_ERROR_TIMEOUT: a process did not open the communicator in time
+///         (the text of rank 0 names its rank), or rank 0 did not report the result in time. In all
+///         cases above `comm` still works, and the call may be repeated. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_REVOKED: a rank of `comm` ended or destroyed `comm`
+///         during the call, or collectives on `comm` fail; call dtl_comm_shrink first.
+///         DTL_ERROR_CANCELED: another thread destroyed `comm`.
+///         DTL_ERROR_BUSY: the call comes from a callback of a collective on `comm` (see
+///         dtl_op_fn_t). Equivalent: MPI_Comm_spawn and MPI_Intercomm_merge.
+/// dtl:out owned(dtl_comm_destroy)
+/// dtl:call blocks(comm) collective(comm)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_grow(
+    comm: dtl_comm_t,
+    new_ranks: i32,
+    flags: u64,
+    out: *mut dtl_comm_t,
+) -> dtl_status_t {
+    Entry("dtl_comm_grow").wait(
+        |inside| {
+            // Not reported here: a bad argument of one rank fails the call on all ranks.
+            let out = Out::new(out, "out").and_then(|out| match flags {
+                0 => Ok(out),
+                _ => fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: use 0"),
+            });
+            Ok((out, comm::pin(inside, comm)?))
+        },
+        |(out, comm)| {
+            let checked = out.as_ref().map(|_| ()).map_err(Clone::clone);
+            let made = grow::grow(&comm, new_ranks, checked);
+            out.map_or_else(Err, |out| out.put(made))
+        },
     )
 }
 

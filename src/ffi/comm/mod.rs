@@ -12,6 +12,7 @@
 //! - `collective_args`: checked arguments of collectives; exports no symbol
 //! - `collective`: blocking collectives
 //! - `collective_start`: nonblocking and persistent collectives
+//! - `buffers`: registration of buffers
 //! - `group`: duplicate, split, shrink; attributes; reports
 
 pub mod types;
@@ -35,5 +36,7 @@ pub(super) mod collective_args;
 pub mod collective;
 
 pub mod collective_start;
+
+pub mod buffers;
 
 pub mod group;

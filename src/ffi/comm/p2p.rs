@@ -23,10 +23,14 @@ pub(crate) fn completion_for(out_info: *mut dtl_recv_info_t) -> Completion {
     Completion { source, status: DTL_SUCCESS, match_bits: 0, size: 0 }
 }
 
-/// Writes the receive information of a completion, and returns its status.
-fn tell(comm: &Comm, done: &Completion, source: i32, out_info: *mut dtl_recv_info_t) -> Result<()> {
-    put_info(out_info, done)?;
-    comm.check_done(done, "receive from", source)
+/// Ends a receive: writes the receive information of its completion and returns the outcome.
+#[inline(always)] // row: shm_send_recv_8
+fn end(comm: &Comm, done: &mut Completion, source: i32, out: *mut dtl_recv_info_t) -> Result<()> {
+    if hints::usually(done.status == DTL_SUCCESS) {
+        return put_info(out, done);
+    }
+    let ended = comm.check_done(done, "receive from", source);
+    put_info(out, done).and(ended)
 }
 
 /// Sends a message. Blocks until `buf` may be reused, which may be before the message is received.
@@ -197,7 +201,7 @@ unsafe fn recv_general(
 fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info_t) -> Result<()> {
     let mut done = completion_for(info);
     send_recv::recv(comm, data, source, tag, &mut done)?;
-    tell(comm, &done, source, info)
+    end(comm, &mut done, source, info)
 }
 
 /// Writes receive information if the caller wants it.
@@ -247,8 +251,8 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
         let sdata = unsafe { data(sbuf, scount, dtype, "sbuf") }?;
         // SAFETY: as above.
         let rdata = unsafe { data(rbuf, rcount, dtype, "rbuf") }?;
-        let done = send_recv::sendrecv(comm, (sdata, dest, stag), (rdata, source, rtag))?;
-        tell(comm, &done, source, out_info)
+        let mut done = send_recv::sendrecv(comm, (sdata, dest, stag), (rdata, source, rtag))?;
+        end(comm, &mut done, source, out_info)
     })
 }
 
@@ -282,8 +286,8 @@ pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
     Entry("dtl_comm_sendrecv_replace").hold(comm::hold, comm, |comm| {
         // SAFETY: the caller's contract.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        let done = send_recv::sendrecv_replace(comm, data, (dest, stag), (source, rtag))?;
-        tell(comm, &done, source, out_info)
+        let mut done = send_recv::sendrecv_replace(comm, data, (dest, stag), (source, rtag))?;
+        end(comm, &mut done, source, out_info)
     })
 }
 
@@ -453,8 +457,9 @@ pub unsafe extern "C" fn dtl_comm_mrecv(
             Ok((data, message))
         },
         |(data, message)| {
-            let (done, comm) = matched_message::mrecv(&message, data)?;
-            tell(&comm, &done, done.source, out_info)
+            let (mut done, comm) = matched_message::mrecv(&message, data)?;
+            let source = done.source;
+            end(&comm, &mut done, source, out_info)
         },
     )
 }

@@ -7,10 +7,13 @@ use crate::error::{Result, fail};
 use crate::ffi::args;
 use crate::ffi::exec::{kernel, module, stream};
 use crate::ffi::memory::transfer;
+use crate::runtime::dispatch::snapshot::check_enumerations;
 use crate::runtime::dispatch::{Query, bitmap_index};
 use crate::runtime::registry::Backend;
-use crate::runtime::{device, memory};
+use crate::runtime::{device, enums, memory};
 use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::wait::now_ns;
 use std::sync::Arc;
 
 /// Performs a built-in operation: by the backend `by` of a handler, or by the requested one.
@@ -27,6 +30,12 @@ pub(crate) unsafe fn perform(query: &Query, by: Option<&Arc<Backend>>) -> Result
         DTL_OPERATION_LAUNCH => unsafe { launch(query.args.cast()) },
         // SAFETY: as above.
         DTL_OPERATION_COMPILE => unsafe { compile(query.args.cast(), by) },
+        // SAFETY: as above.
+        DTL_OPERATION_FREE => unsafe { free(query.args.cast()) },
+        DTL_OPERATION_INSTRUMENT | DTL_OPERATION_INSTRUMENT_DATA => {
+            // SAFETY: as above.
+            unsafe { instrument(query, query.args.cast()) }
+        }
         _ => fail!(DTL_ERROR_INTERNAL, "operation {:#x} is not the library's", query.operation),
     }
 }
@@ -80,6 +89,55 @@ unsafe fn launch(args: *const dtl_dispatch_launch_t) -> Result<()> {
     let given = (args.args, args.sizes, args.count);
     // SAFETY: the caller's contract: what dtl_kernel_launch wants.
     unsafe { kernel::launch(&inside, args.stream, args.kernel, args.launch, given) }
+}
+
+unsafe fn free(args: *const dtl_dispatch_free_t) -> Result<()> {
+    // SAFETY: the caller's contract.
+    let args = unsafe { args::take(args, "args") }?;
+    let inside = epoch::enter();
+    let backend = device::backend(&inside, args.backend)?;
+    memory::free(memory::Owner::Program, backend, Addr::new(args.ptr))
+}
+
+/// Performs the measurements that the library provides.
+///
+/// # Safety
+/// `out` is null or a struct as long as its struct_size.
+unsafe fn instrument(query: &Query, out: *mut dtl_dispatch_instrument_t) -> Result<()> {
+    let kind = query.source;
+    check_enumerations(query.operation, [kind, DTL_DISPATCH_ANY, DTL_DISPATCH_ANY])?;
+    // SAFETY: the caller's contract.
+    let args = unsafe { args::take(out, "args") }?;
+    if args.phase > DTL_INSTRUMENT_END {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_dispatch_instrument_t.phase is {}: use DTL_INSTRUMENT_BEGIN or DTL_INSTRUMENT_END",
+            args.phase
+        );
+    }
+    match kind {
+        DTL_INSTRUMENTATION_NONE | DTL_DATA_INSTRUMENTATION_NONE => Ok(()),
+        DTL_INSTRUMENTATION_TIMER => {
+            if args.stream.id != 0 {
+                stream::find(&epoch::enter(), args.stream)?;
+            }
+            let now = now_ns();
+            if args.phase == DTL_INSTRUMENT_BEGIN {
+                // SAFETY: `take` has read the struct here, and the field is in every version of it.
+                unsafe { (*out).state = now };
+            } else {
+                // SAFETY: as above.
+                unsafe { (*out).elapsed_ns = now.saturating_sub(args.state) };
+            }
+            Ok(())
+        }
+        _ => fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "{}: no provider of this instrumentation is registered; dtl_dispatch_register adds one \
+             to the default dispatcher",
+            enums::describe(kind)
+        ),
+    }
 }
 
 unsafe fn compile(out: *mut dtl_dispatch_compile_t, by: Option<&Arc<Backend>>) -> Result<()> {

@@ -13,11 +13,9 @@ use crate::ffi::guard::{self, Entry, UNTRACED};
 use crate::last_error::Mark;
 use crate::runtime::policy::submit::{self, NOTHING_LEFT, Task, TaskFn, is_nothing};
 use crate::runtime::policy::{self, FastPolicy, ListElement, Policy, ResourceChoice, Run, TaskEnd};
-use crate::sys::{
-    handles::epoch::{CallbackGuard, Guard, Visit},
-    memory::buf::Addr,
-    sync::wait::{Deadline, TscTimer},
-};
+use crate::sys::handles::epoch::{CallbackGuard, Guard, Visit};
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::wait::{Deadline, TscTimer};
 use std::ffi::c_void;
 use std::sync::Arc;
 

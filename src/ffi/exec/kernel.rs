@@ -2,7 +2,7 @@
 
 use super::stream;
 use crate::abi::devices::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_launch_t};
-use crate::abi::devices::exec::{dtl_kernel_fn_t, dtl_launch_t};
+use crate::abi::devices::exec::{dtl_kernel_fn_t, dtl_launch_record_t, dtl_launch_t};
 use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_stream_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::DTL_OPERATION_LAUNCH;
@@ -11,13 +11,12 @@ use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::kernel::Kernel;
+use crate::runtime::exec::launch_history;
 use crate::runtime::library_ops;
-use crate::sys::{
-    compute::callback::ArgPack,
-    handles::epoch::Guard,
-    memory::buf::{Addr, Region},
-};
-use std::ffi::c_void;
+use crate::sys::compute::callback::ArgPack;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, Region};
+use std::ffi::{c_char, c_void};
 
 /// Maximum number of arguments of a launch.
 const MOST_ARGS: u64 = 4096;
@@ -74,7 +73,8 @@ pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
 /// @return The failure of the handler for launch->schedule, which runs after the checks below.
 ///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
 ///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
-///         module has other arguments (the text names the first difference).
+///         module has other arguments (the text names the first difference) or was compiled for
+///         another device than that of the stream.
 ///         DTL_ERROR_LIMIT: there are more than 4096 arguments.
 ///         DTL_ERROR_NOT_FOUND: launch->schedule is a registered schedule for which the default
 ///         dispatcher has no handler.
@@ -97,6 +97,76 @@ pub unsafe extern "C" fn dtl_kernel_launch(
     // SAFETY: passed on.
     Entry("dtl_kernel_launch").call(|inside| unsafe {
         launch_by_schedule(inside, stream, kernel, launch, (args, sizes, count))
+    })
+}
+
+/// Starts a new, empty history of the last `capacity` kernel launches of this process, or ends the
+/// history.
+///
+/// The history is off at first, and ends at dtl_finalize and in a forked child. While it is off, a
+/// launch costs one more branch. While it is on, a launch reads the clock twice and writes one
+/// record; it allocates nothing and waits for no other thread.
+///
+/// A launch that the backend or the library refuses because of its grid, block or shared memory is
+/// recorded with its status. A launch with an invalid handle, a NULL argument, or another invalid
+/// field is not recorded. Neither is a launch that a handler of the program executes without
+/// calling dtl_kernel_launch. The history has the times of the calls. For the times at which a
+/// device runs the kernels, see dtl_trace_start.
+///
+/// @param capacity  Number of launches to keep, at most 1048576; each takes 176 bytes. 0 ends the
+///                  history. An earlier history is discarded in both cases.
+/// @return DTL_ERROR_LIMIT: `capacity` is greater than 1048576. The history has not changed.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for it. The history has not changed.
+/// Threads: any; launches of other threads that are in progress may be missing.
+/// Equivalent: execution history of PyDotCompute; activity records of CUPTI.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_launch_history_set_capacity(capacity: u64) -> dtl_status_t {
+    Entry("dtl_launch_history_set_capacity").call(|_| launch_history::set_capacity(capacity))
+}
+
+/// Returns the last kernel launches of this process, the oldest first. They stay in the history.
+///
+/// A launch that another thread records during the call may be missing, now and later.
+///
+/// @param kernel   Name of a kernel: only its launches are returned. At most 63 bytes are compared
+///                 (dtl_launch_record_t::name). NULL for the launches of all kernels.
+/// @param out      Array of `cap` records. NULL with cap 0 to query only the number. If more
+///                 launches match, the last `cap` of them are returned.
+/// @param cap      Number of elements of `out`.
+/// @param out_len  Number of launches in the history that match `kernel`. It can be greater than
+///                 `cap`: min(`cap`, *out_len) records have been written.
+/// @return DTL_ERROR_INVALID_STATE: no history is kept, see dtl_launch_history_set_capacity.
+///         DTL_ERROR_NULL_POINTER: `out` is NULL and `cap` is not 0, or `out_len` is NULL.
+/// Threads: any. Does not block.
+/// Equivalent: ComputeOrchestrator.get_execution_history of PyDotCompute.
+/// dtl:kernel opt
+/// dtl:out len(cap) opt(cap==0)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_launch_history_read(
+    kernel: *const c_char,
+    out: *mut dtl_launch_record_t,
+    cap: u64,
+    out_len: *mut u64,
+) -> dtl_status_t {
+    Entry("dtl_launch_history_read").call(|inside| {
+        // SAFETY: the caller's contract: NULL or a NUL-terminated text.
+        let kernel = unsafe { args::text_or_null(kernel, "kernel") }?;
+        let count = Out::new(out_len, "out_len")?;
+        if cap > 0 {
+            Out::new(out, "out")?;
+        }
+        let Some(history) = launch_history::current(inside) else {
+            return fail!(
+                DTL_ERROR_INVALID_STATE,
+                "no launch history is kept: call dtl_launch_history_set_capacity with a capacity \
+                 first"
+            );
+        };
+        let records = history.read(kernel);
+        let skipped = records.len().saturating_sub(usize::try_from(cap).unwrap_or(usize::MAX));
+        args::put_all(out, records.get(skipped..).unwrap_or_default(), "out")?;
+        count.set(records.len() as u64);
+        Ok(())
     })
 }
 
@@ -161,11 +231,14 @@ pub(crate) unsafe fn launch(
     // SAFETY: the caller's contract: a struct as long as its struct_size.
     let shape = unsafe { args::take(launch, "launch") }?;
     library_ops::check_schedule(shape.schedule)?;
-    let kernel = handles::find::<Kernel>(inside, kernel.id)?;
-    let stream = stream::find(inside, stream)?;
+    let found = handles::find::<Kernel>(inside, kernel.id)?;
+    let on = stream::find(inside, stream)?;
     // SAFETY: the caller's contract: `count` pointers and sizes.
     let args = unsafe { pack(args, sizes, count) }?;
-    stream.launch(kernel, &shape, args)
+    let run = || on.launch(found, &shape, args);
+    let Some(history) = launch_history::current(inside) else { return run() };
+    let stream = dtl_stream_t { id: handles::stream_id(inside, stream)? };
+    history.record((stream, on), (kernel, found), &shape, run)
 }
 
 /// Copies the arguments.

@@ -9,7 +9,7 @@ use crate::error::{Error, Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::from_c::blank;
-use crate::runtime::component::{KernelQuery, Source, SourceFile};
+use crate::runtime::component::{KERNEL_HEADER, KernelQuery, Source, SourceFile};
 use crate::runtime::dispatch::{self, Action, Query, Registration};
 use crate::runtime::environment::Requirement;
 use crate::runtime::exec::handles;
@@ -390,6 +390,19 @@ pub unsafe extern "C" fn dtl_module_log(
         // SAFETY: as above.
         unsafe { args::put_text(&log, buf, cap, out_len) }
     })
+}
+
+/// Returns the text of dtl_kernel.h, NUL-terminated.
+///
+/// For backends that have their own compiler: they pass the macros of their dialect, followed by
+/// this text, as the file that `#include "dtl_kernel.h"` in a source finds
+/// (docs/how-to/kernels-for-a-vendor-compiler.md). A plugin calls dtl_host_api_t.kernel_header. The
+/// text belongs to the library that is loaded, not to the header that the caller was compiled with.
+/// It is valid until the process ends. Works in every state.
+/// dtl:return lives(forever)
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_kernel_header() -> *const c_char {
+    KERNEL_HEADER.as_ptr()
 }
 
 /// Destroys a module. Kernels obtained from it remain valid: they keep the resources that they

@@ -10,11 +10,10 @@ use crate::runtime::device;
 use crate::runtime::exec::event::Event;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::{Stream, wait_for_device};
-use crate::sys::{
-    handles::{epoch::Guard, handle_table::HazardRef},
-    memory::buf::Addr,
-    sync::wait::Deadline,
-};
+use crate::sys::handles::epoch::Guard;
+use crate::sys::handles::handle_table::HazardRef;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::wait::Deadline;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -56,12 +55,78 @@ pub unsafe extern "C" fn dtl_stream_create(
     flags: u64,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    Entry("dtl_stream_create").call(|inside| {
-        let out = Out::new(out, "out")?;
+    Entry("dtl_stream_create")
+        .call(|inside| Out::new(out, "out")?.put(create(inside, backend, device, flags, 0)))
+}
+
+fn create(
+    inside: &Guard,
+    backend: dtl_backend_t,
+    device: i32,
+    flags: u64,
+    priority: i32,
+) -> Result<dtl_stream_t> {
+    let backend = handles::backend_of(inside, backend)?;
+    handles::check_device(&backend, device)?;
+    let stream = Stream::with_priority(backend, device, flags, priority)?;
+    handles::insert(stream).map(|id| dtl_stream_t { id })
+}
+
+/// Creates a stream with a priority relative to other streams of the device.
+///
+/// A priority is a hint to the scheduler of the device. It orders kernels that wait for the device.
+/// It does not preempt running kernels, and does not order copies.
+///
+/// @param device   0 to the device count - 1. 0 for a backend without devices.
+/// @param flags    Must be 0.
+/// @param priority Lower numbers are higher priorities; 0 is that of dtl_stream_create. Numbers
+///                 outside dtl_stream_priority_range are clamped to the range. A backend without
+///                 priorities ignores the number.
+/// @param out      The stream. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_INVALID_ARGUMENT: `flags` is not 0.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+/// Equivalent: cudaStreamCreateWithPriority.
+/// dtl:out owned(dtl_stream_destroy)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_stream_create_with_priority(
+    backend: dtl_backend_t,
+    device: i32,
+    flags: u64,
+    priority: i32,
+    out: *mut dtl_stream_t,
+) -> dtl_status_t {
+    Entry("dtl_stream_create_with_priority")
+        .call(|inside| Out::new(out, "out")?.put(create(inside, backend, device, flags, priority)))
+}
+
+/// Returns the range of stream priorities of a device: *out_greatest <= 0 <= *out_least.
+///
+/// Both are 0 if the device has only one priority: for "host", OpenCL devices without the extension
+/// cl_khr_priority_hints, and registered backends without the slots for priorities. OpenCL devices
+/// with the extension have 1 to -1. For "cuda" the driver reports the range.
+///
+/// @param device       0 to the device count - 1. 0 for a backend without devices.
+/// @param out_least    The lowest priority, the highest number.
+/// @param out_greatest The highest priority, the lowest number.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+/// Equivalent: cudaDeviceGetStreamPriorityRange.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_stream_priority_range(
+    backend: dtl_backend_t,
+    device: i32,
+    out_least: *mut i32,
+    out_greatest: *mut i32,
+) -> dtl_status_t {
+    Entry("dtl_stream_priority_range").call(|inside| {
+        let out = (Out::new(out_least, "out_least")?, Out::new(out_greatest, "out_greatest")?);
         let backend = handles::backend_of(inside, backend)?;
         handles::check_device(&backend, device)?;
-        let stream = Stream::create(backend, device, flags)?;
-        out.put(handles::insert(stream).map(|id| dtl_stream_t { id }))
+        let (least, greatest) = Stream::priorities(&backend, device)?;
+        out.0.set(least);
+        out.1.set(greatest);
+        Ok(())
     })
 }
 

@@ -5,10 +5,10 @@ use crate::abi::devices::device::dtl_backend_info_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
 use crate::backend::vtable_backend::{self, Tables};
-use crate::error::Result;
+use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry};
-use crate::from_c::blank;
+use crate::from_c::{TEXT_LIMIT, blank};
 use crate::runtime::{device, entry_at, plugins, registry, self_test};
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::Addr;
@@ -67,12 +67,15 @@ pub unsafe extern "C" fn dtl_backend_register(
 /// slot returns the status of a dtl_ call that failed: the text of that call is appended
 /// automatically (see dtl_last_error).
 ///
-/// @param text  Copied. It applies to the next slot that fails in the calling thread.
+/// @param text  Copied. It applies to the next slot that fails in the calling thread. Bytes that
+///              are not UTF-8 are replaced, and a text of more than 4096 bytes is cut off there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_set_error(text: *const c_char) -> dtl_status_t {
     guard::always(guard::Locks::Some, || {
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
-        vtable_backend::set_error_text(unsafe { args::text(text, "text") }?.to_owned());
+        let bytes = unsafe { args::c_text(text, || "text".into()) }?.to_bytes();
+        let kept = bytes.get(..TEXT_LIMIT).unwrap_or(bytes);
+        vtable_backend::set_error_text(String::from_utf8_lossy(kept).into_owned());
         Ok(())
     })
 }
@@ -144,6 +147,46 @@ pub unsafe extern "C" fn dtl_backend_get(
     Entry("dtl_backend_get").wait(
         |_| Ok((Out::new(out, "out")?, name?)),
         |(out, name)| out.put(registry::by_name(&epoch::enter(), name).map(|found| found.handle())),
+    )
+}
+
+/// Returns a backend by name, if it can run on this machine.
+///
+/// dtl_backend_get succeeds also if the backend cannot run; later calls then fail. This function
+/// fails at once, with the reason.
+///
+/// @param name  As for dtl_backend_get.
+/// @param out   Its handle. There is nothing to free.
+/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here. The text has its name and the reason
+///         that dtl_backend_is_available reports.
+///         DTL_ERROR_NOT_FOUND: there is no such name.
+/// dtl:name opt
+/// dtl:out borrowed
+/// dtl:call blocks
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_require(
+    name: *const c_char,
+    out: *mut dtl_backend_t,
+) -> dtl_status_t {
+    // SAFETY: the caller's contract.
+    let name = unsafe { args::text_or_null(name, "name") };
+    Entry("dtl_backend_require").wait(
+        |_| Ok((Out::new(out, "out")?, name?)),
+        |(out, name)| {
+            let inside = epoch::enter();
+            let handle = registry::by_name(&inside, name)?.handle();
+            let backend = device::pin_backend(&inside, handle)?;
+            drop(inside);
+            if let Err(why) = backend.query_available()? {
+                return fail!(
+                    DTL_ERROR_UNAVAILABLE,
+                    "backend {} cannot run here: {why}",
+                    backend.name()
+                );
+            }
+            out.set(handle);
+            Ok(())
+        },
     )
 }
 

@@ -1,10 +1,13 @@
-//! Plugin files: load backends, list the files and their results.
+//! Plugins: load files, register linked ones, list them with their results.
 
-use crate::abi::backend::plugin::dtl_plugin_info_t;
+use crate::abi::backend::plugin::{dtl_plugin_entry_fn_t, dtl_plugin_info_t};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
+use crate::backend::plugin;
+use crate::error::fail;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
+use crate::ffi::host;
 use crate::runtime::plugins;
 use std::ffi::c_char;
 use std::path::Path;
@@ -121,4 +124,53 @@ pub unsafe extern "C" fn dtl_plugin_at(
     // SAFETY: the caller's contract.
     let describe = |()| unsafe { args::fill(out_info, "out_info", || plugins::at(index)) };
     Entry("dtl_plugin_at").wait(|_| Ok(()), describe)
+}
+
+/// Registers the backends of a plugin that is linked into the program.
+///
+/// For plugins that are compiled into a static library (dtl_add_backend with STATIC), where each
+/// entry needs a distinct name. The library treats the plugin like a plugin file: it calls the
+/// entry and `load`, passes the same dtl_host_api_t, undoes all registrations if `load` fails, and
+/// lists the plugin in dtl_plugin_at (the path is "linked into the program" with the address of the
+/// entry).
+///
+/// If its backends are registered already, the call succeeds. If they are gone (unregistered, or
+/// after dtl_finalize), it registers them again.
+///
+/// @param entry The entry of the plugin.
+/// @param out   Its first backend; the others are found by name. May be NULL.
+/// @return DTL_ERROR_NULL_POINTER: `entry` is NULL.
+///         DTL_ERROR_INVALID_ARGUMENT: the plugin has an invalid description.
+///         DTL_ERROR_INCOMPATIBLE_ABI: it has no ABI version in common with the library, or lays
+///         out a struct differently.
+///         DTL_ERROR_ALREADY_EXISTS: the name of a backend is taken.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+///         Otherwise the status of the plugin's entry or `load`.
+/// Threads: any. One thread loads at a time; the others wait.
+/// dtl: section(abi/backend/plugin)
+/// dtl:entry until(forever)
+/// dtl:out opt borrowed
+/// dtl:call blocks
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_plugin_register(
+    entry: dtl_plugin_entry_fn_t,
+    out: *mut dtl_backend_t,
+) -> dtl_status_t {
+    Entry("dtl_plugin_register").wait(
+        |_| {
+            let out = Out::optional(out, "out")?;
+            let Some(code) = entry else {
+                return fail!(DTL_ERROR_NULL_POINTER, "entry is NULL: pass the plugin's entry");
+            };
+            Ok((out, code as usize))
+        },
+        |(out, address)| {
+            let open = || plugin::describe(entry, &host::HOST, &|_| {});
+            let first = plugins::load_linked(address, open)?;
+            if let Some(out) = out {
+                out.set(first);
+            }
+            Ok(())
+        },
+    )
 }

@@ -1,8 +1,6 @@
 //! Memory: allocate, free, describe, query a pointer, share between processes.
 
-use crate::abi::devices::device::{
-    dtl_mem_handle_t, dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t,
-};
+use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::{DTL_MEMORY_HOST, DTL_OPERATION_ALLOC, dtl_enum_word_t};
@@ -172,7 +170,9 @@ pub unsafe extern "C" fn dtl_mem_stats(
 /// slabs from which threads allocate. Slabs of the calling thread and of threads that have ended
 /// are returned immediately, those of other threads within their next 256 frees. For "host" the
 /// free memory of malloc is returned too: that of the program, and that of internal tables of the
-/// library (communicators, queues). Other backends cache nothing.
+/// library (communicators, queues). For "cuda", and for registered backends with the slot
+/// register_host, it frees the host buffers through which messages are staged. Other backends cache
+/// nothing.
 ///
 /// Equivalent: malloc_trim.
 /// dtl:call blocks

@@ -7,8 +7,9 @@ use crate::abi::word::{dtl_dtype_t, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
+use crate::ffi::memory::transfer;
 use crate::runtime::array::{self, ForeignTensor};
-use crate::runtime::device;
+use crate::runtime::{device, types};
 use crate::sys::compute::callback::TakenTensor;
 
 /// Allocates an array on the current device of the calling thread.
@@ -259,6 +260,53 @@ unsafe fn given<'a>(
         false => Some(unsafe { numbers(tensor.strides, ndim, "the tensor's strides") }?),
     };
     Ok(ForeignTensor { tensor, shape, strides, read_only, taken })
+}
+
+/// Copies an array: allocates one of the same shape and dtype on the current device of the calling
+/// thread, and copies the elements.
+///
+/// The copy is contiguous in C order, whatever the strides of the array are, and is writable. The
+/// call waits neither for work on streams nor for the consumers of exported tensors.
+///
+/// @param backend Backend of the copy.
+/// @param kind    DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param out     The copy, written on success only. The caller owns it; destroy it with
+///                dtl_array_destroy.
+/// @return The statuses of dtl_array_alloc and dtl_mem_copy_strided.
+/// Threads: any. Equivalent: numpy.copy, torch.Tensor.to with copy.
+/// dtl:kind values(DTL_MEMORY_)
+/// dtl:out owned(dtl_array_destroy)
+/// dtl:call blocks
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_array_copy(
+    array: dtl_array_t,
+    backend: dtl_backend_t,
+    kind: dtl_enum_word_t,
+    out: *mut dtl_array_t,
+) -> dtl_status_t {
+    Entry("dtl_array_copy").call(|inside| {
+        let out = Out::new(out, "out")?;
+        let backend = device::pin_backend(inside, backend)?;
+        let source = array::find(inside, array.id)?.info();
+        let axes = array::check_ndim(source.ndim)?;
+        // SAFETY: the array has `ndim` values, which stay while this thread is in the epoch.
+        let shape = unsafe { numbers(source.shape, axes, "shape") }?;
+        let id = array::alloc(inside, backend, kind, shape, source.dtype, 0)?;
+        let copied = array::find(inside, id).and_then(|made| {
+            let from = (source.data.cast_const(), source.strides);
+            let sides = (made.info().data, std::ptr::null(), from.0, from.1);
+            let width = types::element_size(source.dtype)? as u64;
+            // SAFETY: both arrays have `ndim` axes of this shape, and their elements exist as long
+            // as the arrays; the caller destroys neither meanwhile.
+            unsafe { transfer::strided(inside, sides, (source.shape, source.ndim), width) }
+        });
+        if let Err(error) = copied {
+            array::remove(inside, id)?.end()?;
+            return Err(error);
+        }
+        out.set(dtl_array_t { id });
+        Ok(())
+    })
 }
 
 /// Destroys an array. Its memory is freed when no exported tensor uses it any more.

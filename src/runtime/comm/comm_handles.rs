@@ -4,16 +4,15 @@ use super::comm_state::CommState;
 use super::comm_table::{OPEN, SELF, TABLE, TAG, WORLD};
 use super::diagnostics::hang_report;
 use super::failure::missing_ranks::{HERE, of_shrink};
-use super::open::{attribute, open_kind};
+use super::open::{attribute, buffers, open_kind};
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Error, Result};
 use crate::runtime::comm::p2p::{cancel, matched_message, request};
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::{invalid_handle, log};
-use crate::sys::handles::{
-    epoch::{self, Guard},
-    handle_table::HazardRef,
-};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_table::HazardRef;
+use crate::sys::sync::wait::Backoff;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,8 +90,14 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     if let Err(error) = withdrawn {
         // An operation remains in flight, so the communicator remains open.
         comm.standing.set(CommState::Open);
+        // Checked after the state is set: a revocation by another thread leaves a closed
+        // communicator closed, and would be lost if it came between a check and `set`.
+        if comm.reports.revocation().is_some() {
+            comm.standing.revoke();
+        }
         return Err(error);
     }
+    buffers::end_all(comm);
     comm.device.iter().for_each(|part| part.comm.leave());
     leave(comm, has_failed);
     let handle = comm.handle();
@@ -126,6 +131,11 @@ fn leave(comm: &Comm, has_failed: bool) {
     if is_pending {
         hang_report::absent(comm, of_shrink(completed));
     }
+    // Waits while a function of the transport blocks in another thread.
+    let mut backoff = Backoff::new();
+    while hang_report::send_notices(comm) {
+        comm.pause(&mut backoff);
+    }
     hang_report::retire(comm);
 }
 
@@ -134,6 +144,7 @@ impl Drop for Comm {
         // No thread uses the communicator any more. No request is left, unless a call was starting
         // an operation for longer than `destroy` waited.
         request::end_all(self);
+        buffers::end_all(self);
         OPEN.remove(std::ptr::from_ref(self).addr());
     }
 }
@@ -147,9 +158,15 @@ pub fn delete_attributes() {
     attribute::forget_all();
 }
 
-/// Closes and removes all communicators when the library is finalized.
+/// Closes and removes all communicators when the library is finalized. If a communicator has
+/// failed, first informs its other ranks that this rank leaves.
 pub fn destroy_all() {
-    TABLE.drain(&epoch::enter()).for_each(|comm| comm.standing.set(CommState::Closed));
+    TABLE.drain(&epoch::enter()).for_each(|comm| {
+        if has_failed(&comm) {
+            leave(&comm, true);
+        }
+        comm.standing.set(CommState::Closed);
+    });
 }
 
 /// Invalidates all communicator handles in a forked child. Does not close shared memory and

@@ -5,10 +5,8 @@ use super::progress_list::ProgressList;
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, failure};
 use crate::runtime::comm::Comm;
-use crate::sys::handles::{
-    epoch::Visit,
-    handle_table::{EpochRef, HandleTable, HazardRef},
-};
+use crate::sys::handles::epoch::Visit;
+use crate::sys::handles::handle_table::{EpochRef, HandleTable, HazardRef};
 use std::sync::Arc;
 
 /// Type code of communicators, the highest byte of a communicator handle. DTL_COMM_WORLD and

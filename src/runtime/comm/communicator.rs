@@ -3,26 +3,22 @@
 use super::biased_trylock::BiasedTryLock;
 use super::coll::algorithms::levels::Levels;
 use super::comm_state::{CommState, StateWord};
+use super::diagnostics::hang_report::{self, reports::Revocation};
 use super::rank_map::Members;
 use super::shared_transport::{Class, SharedTransport};
 use crate::abi::comm::communicator::*;
 use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result, fail, failure};
 use crate::from_c::blank;
 use crate::runtime::component::{
     Completion, Member, NativeCollectives, Reductions, Selector, Transport,
 };
-use crate::sys::{
-    compute::callback::ForeignTester,
-    handles::{
-        epoch,
-        handle_table::{OwningRef, SlotRefCell},
-    },
-    sync::{
-        lock::Mutex,
-        wait::{Backoff, Deadline},
-    },
-};
+use crate::sys::compute::callback::ForeignTester;
+use crate::sys::handles::epoch;
+use crate::sys::handles::handle_table::{OwningRef, SlotRefCell};
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::wait::{Backoff, Deadline};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::mem::offset_of;
@@ -81,8 +77,15 @@ pub struct Comm {
     /// there is no parent.
     pub(super) origin: Option<Box<super::failure::missing_ranks::CommOrigin>>,
     pub(super) shrinking: Mutex<super::open::shrinking::Shrinking>,
+    /// Handle of the communicator over which a window has been created that uses this communicator;
+    /// `None` if no window uses it.
+    pub(super) window_of: Option<u64>,
+    /// Communicator whose revocation or destruction also ends the collectives of this one.
+    pub(super) ends_with: Option<Arc<Comm>>,
     /// Bit sets of the algorithms used so far, one per kind of operation (for `dtl_explain`).
     pub(super) chosen: [AtomicU32; super::op_desc::KINDS.len()],
+    /// Buffers that the program has registered.
+    pub(super) buffers: Mutex<super::open::buffer_list::Buffers>,
     /// Attributes that a program has set.
     pub attributes: super::open::attribute::Attributes,
 }
@@ -130,8 +133,11 @@ impl Comm {
             reports: Arc::default(),
             origin: None,
             shrinking: Mutex::default(),
+            window_of: None,
+            ends_with: None,
             chosen: [const { AtomicU32::new(0) }; super::op_desc::KINDS.len()],
             explained: AtomicU8::new(0),
+            buffers: Mutex::default(),
             attributes: super::open::attribute::Attributes::default(),
         };
         comm.levels = comm.nodes().and_then(|nodes| Levels::new(rank, nodes.into_iter()));
@@ -243,6 +249,20 @@ impl Comm {
         self.standing.is_open()
     }
 
+    /// Returns the error that names the rank which has revoked the communicator; `error` if no rank
+    /// has. If `error` reports the failure of a rank, first receives the notices (internal
+    /// messages) of the other ranks: the failed rank may have revoked the communicator before it
+    /// left.
+    pub(super) fn revoked_or(&self, error: Error) -> Error {
+        if error.status() == DTL_ERROR_RANK_FAILURE {
+            hang_report::serve(self);
+        }
+        match self.reports.revocation() {
+            Some(Revocation::Rank(_)) => self.check_open().err().unwrap_or(error),
+            _ => error,
+        }
+    }
+
     pub(super) fn check_open(&self) -> Result<()> {
         if self.is_open() { Ok(()) } else { Err(self.ended()) }
     }
@@ -250,14 +270,21 @@ impl Comm {
     /// Returns the error for a call on a communicator that is closed or revoked.
     #[cold]
     pub(super) fn ended(&self) -> Error {
-        if self.standing.state() == CommState::Revoked {
-            return failure!(
+        if self.standing.state() != CommState::Revoked {
+            return destroyed();
+        }
+        match self.reports.revocation() {
+            Some(Revocation::Rank(rank)) => failure!(
+                DTL_ERROR_REVOKED,
+                "rank {rank} has revoked the communicator (dtl_comm_revoke): call dtl_comm_shrink \
+                 to continue, or destroy it"
+            ),
+            _ => failure!(
                 DTL_ERROR_RANK_FAILURE,
                 "a rank has begun to shrink the communicator after a failure: call dtl_comm_shrink \
                  too"
-            );
+            ),
         }
-        destroyed()
     }
 
     /// Returns the members that died or left, as ranks of this communicator.
@@ -340,6 +367,20 @@ pub(super) fn rank_list(ranks: &[i32]) -> String {
 #[cold]
 pub(super) fn destroyed() -> Error {
     failure!(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread")
+}
+
+/// Revokes a communicator. Local: does not wait for the other ranks.
+pub fn revoke(comm: &Comm) -> Result<()> {
+    const NAME: &str = "dtl_comm_revoke";
+    if comm.standing.state() == CommState::Closed {
+        return Err(destroyed());
+    }
+    comm.check_outside(NAME)?;
+    if let Some(check) = comm.link.transport.groups().thread_check {
+        check.admit().map_err(|error| error.within(NAME))?;
+    }
+    hang_report::revoke(comm, Revocation::Rank(comm.rank));
+    Ok(())
 }
 
 /// Logs an error and exits this process with status `code`; the launcher then ends the other ranks.

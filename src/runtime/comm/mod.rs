@@ -48,4 +48,4 @@ pub use self::comm_handles::{
     delete_attributes, destroy, destroy_all, forget_all, get, hold, pin, pin_to_destroy,
 };
 pub use self::comm_table::{is_live, keep, visit};
-pub use self::communicator::{Comm, abort, info};
+pub use self::communicator::{Comm, abort, info, revoke};

@@ -9,6 +9,9 @@ use std::fmt;
 /// Bit of `op` that is inverted for device memory. In every valid operation number, this bit equals
 /// the sign bit.
 const ON_DEVICE: i32 = 1 << 30;
+/// Bit of `op` that is inverted for collectives that a registered backend executes. In every valid
+/// operation number, this bit equals the sign bit.
+const BY_BACKEND: i32 = 1 << 29;
 
 /// Description of one operation, as specified by its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,14 +60,21 @@ impl OpDesc {
         OpDesc { op: self.op ^ ON_DEVICE, ..self }
     }
 
-    /// Returns the reduction operation that the program passed.
-    fn reduction(&self) -> i32 {
-        if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op }
+    /// Returns the description with a mark that a registered backend executes the collective. The
+    /// marked description does not match those of ranks on which the library executes it.
+    pub(crate) fn by_backend(self) -> OpDesc {
+        OpDesc { op: self.op ^ BY_BACKEND, ..self }
     }
 
-    /// Returns true if a device library (for example NCCL) executes the call on device memory.
-    fn is_on_device(&self) -> bool {
-        (self.op & ON_DEVICE != 0) != (self.op < 0)
+    /// Returns the reduction operation that the program passed.
+    fn reduction(&self) -> i32 {
+        self.op ^ self.marks()
+    }
+
+    /// Returns the bits of `op` that are inverted.
+    fn marks(&self) -> i32 {
+        let sign = if self.op < 0 { -1 } else { 0 };
+        (self.op ^ sign) & (ON_DEVICE | BY_BACKEND)
     }
 
     /// Returns the description with a dtype number and an operation number that are the same on
@@ -85,8 +95,8 @@ impl OpDesc {
 
     #[cold]
     fn of_own_types(&self) -> (i32, i32) {
-        let mark = if self.is_on_device() { ON_DEVICE } else { 0 };
-        (types::portable_dtype(self.dtype), types::portable_op(self.reduction()) ^ mark)
+        let op = types::portable_op(self.reduction()) ^ self.marks();
+        (types::portable_dtype(self.dtype), op)
     }
 
     /// Returns an 8-bit hash that very likely differs between collectives that do not match. The
@@ -177,8 +187,11 @@ impl fmt::Display for OpDesc {
         if op >= 0 {
             details.push(types::op_text(op));
         }
-        if self.is_on_device() {
+        if self.marks() & ON_DEVICE != 0 {
             details.push("device memory".to_owned());
+        }
+        if self.marks() & BY_BACKEND != 0 {
+            details.push("by the backend".to_owned());
         }
         if !collective {
             let way = if matches!(self.kind, Kind::Recv | Kind::Probe) { "from" } else { "to" };

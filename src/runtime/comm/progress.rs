@@ -10,10 +10,9 @@ use super::progress_count::{self, has_running, is_idle};
 use super::progress_list::TURNS;
 use super::rma::rma_progress;
 use crate::abi::handle::dtl_request_t;
-use crate::sys::{
-    os::process::spawn_scoped,
-    sync::{lock::Mutex, wait::Backoff},
-};
+use crate::sys::os::process::spawn_scoped;
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::wait::Backoff;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -12,13 +12,9 @@ use crate::runtime::comm::progress_count;
 use crate::runtime::component::{Direct, ForeignTest, Liveness, SharedMemory, Transport};
 use crate::runtime::explain;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::{
-    handles::handle_table::OwningRef,
-    sync::{
-        AtomicUpdate,
-        wait::{self, Backoff},
-    },
-};
+use crate::sys::handles::handle_table::OwningRef;
+use crate::sys::sync::AtomicUpdate;
+use crate::sys::sync::wait::{self, Backoff};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -56,6 +52,8 @@ pub(crate) struct SharedTransport {
     /// Backend of the transport; this reference keeps the backend registered.
     backend: Arc<Backend>,
     pub(crate) kind: &'static CStr,
+    /// Flags of the description (`dtl_comm_desc_t`) that opened the transport.
+    pub(crate) flags: u64,
     /// True if reductions must give results that are bitwise identical to those of communicators
     /// that use other transports.
     pub(crate) is_deterministic: bool,
@@ -98,6 +96,7 @@ impl SharedTransport {
             transport,
             backend,
             kind,
+            flags: 0,
             is_deterministic,
             direct: None,
             is_direct: false,
@@ -155,7 +154,7 @@ impl SharedTransport {
         let Some(transport) = native.subset(ranks, context)? else { return Ok(None) };
         let mut link =
             SharedTransport::new(transport, Arc::clone(&self.backend), self.is_deterministic);
-        (link.direct, link.is_direct) = (self.direct, self.is_direct);
+        (link.direct, link.is_direct, link.flags) = (self.direct, self.is_direct, self.flags);
         Ok(Some(Arc::new(link)))
     }
 

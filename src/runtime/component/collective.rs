@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::runtime::comm::coll::{CollArgs, CollCall};
 use crate::sys::memory::buf::Addr;
 use std::array::from_fn;
+use std::borrow::Cow;
 
 /// Number of rows (dtypes) and of columns (operations) of [`Reductions`].
 const NUMBERS: usize = 16;
@@ -33,29 +34,42 @@ impl Reductions {
     }
 }
 
-/// Native collectives of a transport. Either all ranks of the transport provide them, or none does.
+/// Reason why a collective is not executed.
+pub type Refusal = Cow<'static, str>;
+
+/// Native collectives of a transport, or of a device communicator ([`super::DeviceComm`]). Either
+/// all ranks provide them, or none does.
 pub trait NativeCollectives: Send + Sync {
-    /// Returns true if the transport can execute the collective. The decision depends only on
-    /// arguments that are equal on all ranks.
-    fn takes(&self, call: &CollCall<'_>) -> Result<bool>;
-    /// Starts a collective for which `takes` returns true. The operation completes through
-    /// [`Transport::test`].
+    /// Returns the reason why the collective is not executed; `None` if it is. The decision depends
+    /// only on arguments that are equal on all ranks.
+    fn refuses(&self, call: &CollCall<'_>) -> Result<Option<Refusal>>;
+    /// Starts a collective for which `refuses` returns `None`. The operation completes through
+    /// [`Transport::test`] or [`super::DeviceComm::test`].
     fn start(&self, call: &CollCall<'_>) -> Result<OpId>;
     /// Returns true if an operation that `start` returned can be canceled ([`Transport::cancel`]).
-    fn can_cancel(&self) -> bool;
+    fn can_cancel(&self) -> bool {
+        true
+    }
     /// Returns the blocking forms; `None` if a caller starts each collective and waits for it.
-    fn blocking(&self) -> Option<&dyn BlockingCollectives>;
+    fn blocking(&self) -> Option<&dyn BlockingCollectives> {
+        None
+    }
     /// Opens a transport for a subset of the ranks, in the order of `ranks`. The subset includes
     /// the calling rank. Collective over the subset. All ranks of the subset pass the same
     /// `number`, which distinguishes this call from concurrent calls for other subsets. `None`: the
     /// communicator of a subset shares this transport.
-    fn subset(&self, ranks: &[i32], number: u32) -> Result<Option<Box<dyn Transport>>>;
+    fn subset(&self, _ranks: &[i32], _number: u32) -> Result<Option<Box<dyn Transport>>> {
+        Ok(None)
+    }
+    /// Reports that the communicator is revoked. Messages may arrive after this rank has closed the
+    /// transport: a later transport must not receive them.
+    fn note_revoked(&self) {}
 }
 
 /// Blocking native collectives. They return when the collective is complete, however long that
 /// takes.
 pub trait BlockingCollectives: Send + Sync {
-    /// Executes a collective. Returns `None` if `takes` rejects it.
+    /// Executes a collective. Returns `None` if `refuses` returns a reason.
     fn run(&self, args: &CollArgs) -> Option<Result<()>>;
     /// Returns the table of the reductions that `allreduce` executes. The table is equal on all
     /// ranks.

@@ -2,9 +2,9 @@
 //! nor host memory. A communicator that uses such a library is opened over another communicator,
 //! which exchanges the bootstrap data and executes all other operations.
 
+use super::{NativeCollectives, OpId, Registration};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::Result;
-use crate::runtime::comm::coll::CollArgs;
 
 /// Bootstrap id that rank 0 creates and all ranks receive, so that they can connect.
 pub type BootstrapId = [u64; 16];
@@ -17,8 +17,9 @@ pub trait DeviceComms: Send + Sync {
 }
 
 /// One rank's part of a device communicator. Several threads may call the methods concurrently.
-/// Only `give_up` (briefly) and `leave` block.
-pub trait DeviceComm: Send + Sync {
+/// Only `give_up` (briefly) and `leave` block. Collectives are executed in the order of the calls
+/// that start them.
+pub trait DeviceComm: NativeCollectives {
     /// Prepares this rank's part of a communicator derived from this communicator, on the same
     /// device.
     fn another(&self) -> Result<Box<dyn DeviceComm>>;
@@ -26,23 +27,18 @@ pub trait DeviceComm: Send + Sync {
     /// ranks.
     fn invitation(&self) -> Result<BootstrapId>;
     /// Starts connecting to the other ranks, without blocking.
-    fn meet(&self, invitation: &BootstrapId, rank: i32, size: i32) -> Result<()>;
+    fn connect(&self, invitation: &BootstrapId, rank: i32, size: i32) -> Result<()>;
     /// Returns true if this rank is connected to all other ranks. If this function fails, the
     /// caller must call `give_up`.
-    fn has_met(&self) -> Result<bool>;
+    fn is_connected(&self) -> Result<bool>;
     /// Returns the backend and the device whose memory the communicator accepts.
     fn device(&self) -> (dtl_backend_t, i32);
-    /// Returns the reason why the communicator does not execute the collective with the arguments
-    /// `args`; `None` if it does. The decision depends only on arguments that are equal on all
-    /// ranks. The caller has checked the memory regions in `args`, and at least one of them is not
-    /// empty.
-    fn refuses(&self, args: &CollArgs) -> Option<String>;
-    /// Starts a collective, which is executed after all collectives started before it. Returns the
-    /// number to pass to `test`.
-    fn start(&self, args: &CollArgs) -> Result<u64>;
-    /// Returns true if the operation `started` is complete. Once an operation has failed, all
-    /// incomplete operations fail.
-    fn test(&self, started: u64) -> Result<bool>;
+    /// Returns true if the operation `op` is complete. Once an operation has failed, all incomplete
+    /// operations fail.
+    fn test(&self, op: OpId) -> Result<bool>;
+    /// Returns the interface for registration of buffers in the device's memory; `None` if the
+    /// library has none.
+    fn registration(&self) -> Option<&dyn Registration>;
     /// Aborts the running operations of this rank: after the call, no operation accesses a buffer.
     /// No operation can be started afterwards.
     fn give_up(&self);

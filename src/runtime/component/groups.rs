@@ -2,8 +2,8 @@
 //! that provides a group implements all methods of the group.
 
 use super::{
-    Completion, CrossMemory, Direct, NativeCollectives, OpId, PipelinedSource, Rma, Selector,
-    SharedMemory,
+    Completion, CrossMemory, Direct, NativeCollectives, OpId, PipelinedSource, Registration, Rma,
+    Selector, SharedMemory,
 };
 use crate::error::Result;
 use crate::sys::compute::callback::{ForeignTester, TestOutputs};
@@ -17,7 +17,6 @@ type Group<'a, T> = Option<&'a T>;
 
 /// Method groups of one transport. They do not change while the transport is open, so a
 /// communicator may cache the groups that it often uses.
-#[derive(Clone, Copy)]
 pub struct Groups<'a> {
     /// Detection of ranks that have died or disconnected.
     pub liveness: Group<'a, dyn Liveness>,
@@ -27,13 +26,15 @@ pub struct Groups<'a> {
     pub cross_memory: Group<'a, dyn CrossMemory>,
     /// Native one-sided operations, or the reason why this rank has none. The transport creates a
     /// window only if all ranks have this group.
-    pub rma: std::result::Result<&'a (dyn Rma + 'static), &'static str>,
+    pub rma: Result<&'a (dyn Rma + 'static), &'static str>,
     /// Native collectives of the transport. All ranks have this group, or none has it.
     pub native_collectives: Group<'a, dyn NativeCollectives>,
     /// Persistent operations. Without this group, each start creates a new nonpersistent operation.
     pub persistent: Group<'a, dyn PersistentOps>,
     /// Direct transfer of large messages from and to device memory, without staging in host memory.
     pub device_memory: Group<'a, dyn Direct>,
+    /// Registration of the program's buffers. Without this group, it has no effect.
+    pub registration: Group<'a, dyn Registration>,
     /// Pipelined messages: the caller fills the send buffer and reads the receive buffer while the
     /// transport transfers the message.
     pub pipeline: Group<'a, dyn Pipeline>,
@@ -61,6 +62,7 @@ impl Groups<'_> {
         native_collectives: None,
         persistent: None,
         device_memory: None,
+        registration: None,
         pipeline: None,
         wakeup: None,
         foreign_test: None,
@@ -147,5 +149,7 @@ pub trait Diagnostics: Send + Sync {
     fn failure_text(&self) -> Option<String>;
     /// Returns a description of the current and peak memory use of the transport, not counting user
     /// buffers; `None` if the transport does not track its memory use.
-    fn memory_text(&self) -> Option<String>;
+    fn memory_text(&self) -> Option<String> {
+        None
+    }
 }

@@ -52,6 +52,11 @@ pub trait Memory: Send + Sync {
     fn unregister(&self, _region: Region) -> Result<Option<()>> {
         Ok(None)
     }
+    /// Lends `len` bytes of host memory for fast copies from and to the backend's devices. Returns
+    /// `None` if the backend has no such memory, or if none is left.
+    fn lend_host(&self, _len: usize) -> Option<Box<dyn StagingBuffer>> {
+        None
+    }
     /// Exports the region as a dma-buf for drivers of other devices. Returns the file descriptor
     /// and the offset of the region in the dma-buf.
     fn dmabuf(&self, _region: Region) -> Result<Option<(i32, u64)>> {
@@ -115,11 +120,6 @@ pub trait Transfer: Send + Sync {
     /// Queues a copy on a native stream.
     fn copy_async(&self, _stream: Token, _dst: CopySide, _src: CopySide) -> Result<Option<()>> {
         Ok(None)
-    }
-    /// Lends `len` bytes of host memory for fast copies from and to the backend's devices. Returns
-    /// `None` if the backend has no such memory, or if none is left.
-    fn lend_host(&self, _len: usize) -> Option<Box<dyn StagingBuffer>> {
-        None
     }
     /// Prefetches MANAGED memory to a device (-1: the host), in the order of a native stream.
     fn prefetch(&self, _stream: Token, _place: CopySide, _device: i32) -> Result<Option<()>> {

@@ -56,11 +56,19 @@ pub struct Selector {
 
 impl Selector {
     /// Returns true if the selector matches a message from `source` with the match bits `word`.
-    #[must_use]
     pub fn takes(&self, source: i32, word: u64) -> bool {
         (self.source == source || self.source == DTL_ANY_SOURCE)
             && (self.match_bits ^ word) & !self.ignore == 0
     }
+}
+
+/// Destination of a message.
+#[derive(Clone, Copy)]
+pub struct Dest {
+    /// Rank that receives the message.
+    pub rank: i32,
+    /// Match bits of the message.
+    pub word: u64,
 }
 
 /// Condition under which a send is complete.

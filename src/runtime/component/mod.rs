@@ -16,7 +16,7 @@
 //! - `groups`: optional groups of a transport's methods
 //! - `collective`: native collectives of a transport
 //! - `window`: native one-sided operations of a transport
-//! - `direct`: messages from and to device memory without staging
+//! - `direct`: messages from and to device memory without staging, registration of memory
 //! - `shared_memory`: mailboxes and memory regions that ranks share
 //! - `mem_export`: export and import of memory between processes
 //! - `pipelined_source`: a send whose bytes are still being written
@@ -43,31 +43,37 @@ mod transport;
 mod window;
 
 pub use self::mem_export::{Exports, Extent, Ticket};
-pub use self::open_args::{BOOTSTRAP_NS, Exchange, OpenArgs, all_or_none, failed_elsewhere};
+pub use self::open_args::{BOOTSTRAP_NS, Exchange, OpenArgs, Watch, all_or_none, failed_elsewhere};
 pub use self::pipelined_source::PipelinedSource;
 pub use self::shared_memory::{
     CollMailbox, Member, PART_WORDS, PartKey, Post, SharedMemory, SharedOffer, SharedRegion,
     part_is_gone,
 };
-pub use collective::{BlockingCollectives, NativeCollectives, ReductionId, Reductions};
+pub use crate::runtime::memory_place::MemoryPlace;
+pub use collective::{BlockingCollectives, NativeCollectives, ReductionId, Reductions, Refusal};
 pub use device_comm::{BootstrapId, DeviceComm, DeviceComms};
-pub use direct::{DataLocation, DeviceMemory, Direct, Hold, HostShadow};
+pub use direct::{
+    DataLocation, DeviceBuffer, DeviceMemory, Direct, Hold, HostShadow, MemoryExport, Registration,
+};
 pub use groups::{
     Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, ThreadCheck, Wakeup,
 };
 pub use memory::{CopySide, DriverAllocation, Memory, Rows, StagingBuffer, Transfer};
-pub use message::{Completion, Matched, OpId, RecvMode, Selector, SendMode, poll_of, recv_info};
-pub use module::{
-    Compiled, FoundKernel, KernelFn, KernelQuery, ModuleLaunch, Modules, Source, SourceFile,
+pub use message::{
+    Completion, Dest, Matched, OpId, RecvMode, Selector, SendMode, poll_of, recv_info,
 };
-pub use transport::{Properties, Transport};
+pub use module::{
+    Compiled, FoundKernel, KERNEL_HEADER, KERNEL_HEADER_NAME, KernelFn, KernelQuery, ModuleLaunch,
+    Modules, Source, SourceFile,
+};
+pub use transport::{Grow, PendingRanks, Properties, Transport};
 pub use window::{
     Change, CopyOutcome, CrossMemory, FlushScope, Remote, Rma, RmaOp, Swap, TargetRange, Window,
     WindowPart,
 };
 
 /// Availability of a backend on this machine: `Ok`, or the reason why the backend cannot run.
-pub type Availability = std::result::Result<(), String>;
+pub type Availability = Result<(), String>;
 
 /// Methods of a backend that do not belong to any of its components.
 pub trait BackendProbe: Send + Sync {
@@ -156,8 +162,14 @@ pub trait Exec: Send + Sync {
     /// Returns the groups of methods that the component provides.
     fn groups(&self) -> ExecGroups;
 
-    /// Creates a stream on `device`. Called only if the backend has [`ExecGroups::streams`].
-    fn stream_create(&self, device: i32, flags: u64) -> Result<Token>;
+    /// Returns the least and the greatest priority of streams on `device`; lower numbers are higher
+    /// priorities. Called only if the backend has [`ExecGroups::streams`].
+    fn stream_priorities(&self, _device: i32) -> Result<(i32, i32)> {
+        Ok((0, 0))
+    }
+    /// Creates a stream on `device`, with a priority from the range of the device. Called only if
+    /// the backend has [`ExecGroups::streams`].
+    fn stream_create(&self, device: i32, flags: u64, priority: i32) -> Result<Token>;
     /// Wraps a native stream that the program created and still owns. Called only if the backend
     /// has [`ExecGroups::streams`].
     fn stream_wrap(&self, _device: i32, native: Addr) -> Result<Token> {
@@ -266,6 +278,11 @@ pub trait Comm: Send + Sync {
     /// transport. Fails if `open` would fail with these settings.
     fn check_environment(&self) -> Result<()> {
         Ok(())
+    }
+    /// Returns true if any processes can open a communicator by a job name, a rank and a size
+    /// (`OpenArgs`), whenever and however they were started.
+    fn opens_by_job(&self) -> bool {
+        false
     }
     /// Returns true if the ranks can bootstrap over an existing communicator (`OpenArgs::over`).
     fn bootstraps_over(&self) -> bool {

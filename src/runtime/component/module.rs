@@ -6,7 +6,18 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::sys::memory::buf::Addr;
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
+
+/// Name under which every source may include [`KERNEL_HEADER`].
+pub const KERNEL_HEADER_NAME: &CStr = c"dtl_kernel.h";
+/// Text of the header dtl_kernel.h.
+pub const KERNEL_HEADER: &CStr = {
+    let text = concat!(include_str!("../../../include/dtl_kernel.h"), "\0");
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => c"#error \"dtl_kernel.h contains a NUL\"",
+    }
+};
 
 /// Kernel source code or a binary, copied from the caller.
 pub struct Source {

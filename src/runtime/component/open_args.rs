@@ -11,7 +11,12 @@ use std::sync::Arc;
 /// a communicator. The communicator description (`dtl_comm_desc_t`) may set a shorter limit.
 pub const BOOTSTRAP_NS: u64 = 30_000_000_000;
 
+/// Check that a rank makes at intervals while it waits for the other ranks. Fails if they will not
+/// open the communicator.
+pub type Watch = Arc<dyn Fn() -> Result<()> + Send + Sync>;
+
 /// Arguments for opening a transport.
+#[derive(Clone)]
 pub struct OpenArgs {
     /// Flags of the communicator description (`dtl_comm_desc_t`).
     pub flags: u64,
@@ -27,8 +32,17 @@ pub struct OpenArgs {
     pub timeout_ns: u64,
     /// The field that [`Comm::settings_field`](super::Comm::settings_field) names; null if not set.
     pub settings: Addr,
+    /// Identifier of the connection that [`Grow::join`](super::Grow::join) has created between the
+    /// ranks.
+    pub grown: Option<u64>,
+    /// Check to make while the transport waits for the other ranks. If it fails, opening fails with
+    /// its error. Transports that cannot end the wait ignore it.
+    pub watch: Option<Watch>,
     /// True if a time limit or determinism requires the library's own collective algorithms.
     pub own_algorithms: bool,
+    /// PCI address of the device that the calling thread selected last; `None` if it has selected
+    /// none or the address is unknown.
+    pub device_pci: Option<String>,
     /// Out-of-band data exchange over an existing communicator, if the transport bootstraps over
     /// one. Requires a backend that supports this
     /// ([`Comm::bootstraps_over`](super::Comm::bootstraps_over)).

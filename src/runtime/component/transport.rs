@@ -1,7 +1,7 @@
 //! Transports, over which communicators are opened: point-to-point messages, which every transport
 //! provides, and the optional groups of methods.
 
-use super::{Completion, Groups, Matched, OpId, RecvMode, Selector, SendMode};
+use super::{Completion, Dest, Groups, Matched, OpId, RecvMode, Selector, SendMode, Watch};
 use crate::error::Result;
 use crate::sys::memory::buf::Region;
 use std::borrow::Cow;
@@ -22,14 +22,7 @@ pub trait Transport: Send + Sync {
     /// Starts a send of `data`, which must stay valid and unchanged until the send is complete. If
     /// `may_block` is true, the call may block until the send is complete, however long that takes.
     /// Returns [`OpId::COMPLETED`] if the send has already completed successfully.
-    fn start_send(
-        &self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        mode: SendMode,
-        may_block: bool,
-    ) -> Result<OpId>;
+    fn start_send(&self, data: Region, to: Dest, mode: SendMode, may_block: bool) -> Result<OpId>;
     /// Starts a receive into `data`. Returns [`OpId::COMPLETED`] if the receive is already
     /// complete; the completion is then stored in the location that `mode` provides.
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId>;
@@ -73,7 +66,7 @@ impl dyn Transport + '_ {
 
     /// Starts a nonblocking send through [`Transport::start_send`].
     pub fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
-        self.start_send(data, dest, word, mode, false)
+        self.start_send(data, Dest { rank: dest, word }, mode, false)
     }
 
     /// Starts a nonblocking receive through [`Transport::start_recv`]: the receive always becomes
@@ -96,8 +89,43 @@ impl dyn Transport + '_ {
     }
 }
 
+/// Adds ranks to a transport. The library below the transport, such as MPI, starts their processes.
+pub trait Grow: Send + Sync {
+    /// Starts `count` processes of the program, for the ranks from `first` on of the new job `job`.
+    /// They must begin to open the communicator within `limit_ns` nanoseconds.
+    fn start(
+        &self,
+        job: &str,
+        first: i32,
+        count: i32,
+        limit_ns: u64,
+    ) -> Result<Box<dyn PendingRanks>>;
+    /// Connects the ranks `ranks` of this transport, in this order, with the processes. Collective
+    /// over these ranks and the processes. The first rank passes the result of
+    /// [`PendingRanks::admit`]. Returns the identifier for
+    /// [`OpenArgs::grown`](super::OpenArgs::grown).
+    fn join(&self, ranks: &[i32], admitted: Option<u64>) -> Result<u64>;
+}
+
+/// New processes, each of which waits until all ranks open the communicator. If this value is
+/// dropped before `settle` is called, the launcher ends the processes if it can.
+pub trait PendingRanks: Send {
+    /// Waits until all processes begin to open the communicator. Fails at the time limit, or if
+    /// `watch` fails.
+    fn gather(&mut self, watch: &Watch) -> Result<()>;
+    /// Lets the processes open the communicator. Returns an identifier of the connection to them if
+    /// [`Grow::join`] needs one.
+    fn admit(&mut self) -> Result<Option<u64>>;
+    /// Fails if the end of one of the processes has been reported. Does not wait.
+    fn check(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// Records that all ranks have opened the communicator, so the processes are not ended.
+    fn settle(&mut self) {}
+}
+
 /// Properties of a transport, constant from open to close.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Properties {
     /// This process' rank.
     pub rank: i32,
@@ -125,6 +153,8 @@ pub struct Properties {
     pub nodes: Option<Arc<[i32]>>,
     /// True if this node has more ranks than processors on which they may run. `None`: unknown.
     pub is_oversubscribed: Option<bool>,
+    /// Starts further ranks; `None` if the library below the transport cannot start processes.
+    pub grow: Option<Arc<dyn Grow>>,
     /// Name of the backend whose device memory the transport accepts as a message buffer without
     /// staging, provided that other processes can open the memory; `None`: no backend.
     pub device_memory_of: Option<&'static str>,
@@ -145,6 +175,7 @@ impl Properties {
             is_one_node: false,
             nodes: None,
             is_oversubscribed: None,
+            grow: None,
             device_memory_of: None,
         }
     }

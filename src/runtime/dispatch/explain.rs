@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 /// Returns the name of a handler that redirects operations to `backend`; `None` if there is no such
 /// handler.
-#[must_use]
 pub fn handler_of(inside: &Guard, backend: &Arc<Backend>) -> Option<String> {
     let all = REGISTRATIONS.handles();
     let mut found = all.iter().filter_map(|id| REGISTRATIONS.get(inside, *id));
@@ -30,7 +29,6 @@ pub fn handler_of(inside: &Guard, backend: &Arc<Backend>) -> Option<String> {
 /// Describes the selection for a query: one line for each handler whose key matches, the default
 /// handler, the handlers that would match if the query had a value instead of DTL_DISPATCH_ANY in
 /// some slots, and the selected handler. Calls the predicates of the matching handlers.
-#[must_use]
 pub fn explain(dispatcher: &Dispatcher, inside: &Guard, query: &Query) -> String {
     let mut text = format!("{}\n", of_query(query));
     if let Some(operation) = dispatcher.tables.get(inside).of(template(query.operation)) {

@@ -201,7 +201,6 @@ impl Dispatcher {
     }
 
     /// Returns the current snapshot of the registered handlers.
-    #[must_use]
     pub fn tables<'g>(&'g self, inside: &'g Guard) -> &'g Tables {
         self.tables.get(inside)
     }
@@ -431,9 +430,7 @@ pub fn open() -> Result<()> {
     if !DISPATCHERS.put_fixed(0, Arc::clone(&default)) {
         return Ok(());
     }
-    for operation in
-        [DTL_OPERATION_ALLOC, DTL_OPERATION_COPY, DTL_OPERATION_LAUNCH, DTL_OPERATION_COMPILE]
-    {
+    for (operation, _) in snapshot::LIBRARYS {
         let key = dtl_dispatch_key_t { operation, ..blank() };
         let wanted = HandlerSpec {
             name: "the library".to_owned(),

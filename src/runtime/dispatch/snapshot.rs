@@ -293,11 +293,14 @@ impl Tables {
 /// Enumeration to which the word in each slot must belong, for each of the library's own
 /// operations. The documentation of `dtl_dispatch_query_t` lists these enumerations. 0 = a word of
 /// any enumeration is accepted, because the library does not use the slot.
-const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
+pub(super) const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 7] = [
     (DTL_OPERATION_ALLOC, [0, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
     (DTL_OPERATION_COPY, [DTL_ENUM_MEMORY, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
     (DTL_OPERATION_LAUNCH, [0, 0, DTL_ENUM_SCHEDULE]),
     (DTL_OPERATION_COMPILE, [DTL_ENUM_LANGUAGE, 0, DTL_ENUM_SCHEDULE]),
+    (DTL_OPERATION_FREE, [DTL_ENUM_MEMORY, 0, DTL_ENUM_SCHEDULE]),
+    (DTL_OPERATION_INSTRUMENT, [DTL_ENUM_INSTRUMENTATION, 0, DTL_ENUM_SCHEDULE]),
+    (DTL_OPERATION_INSTRUMENT_DATA, [DTL_ENUM_DATA_INSTRUMENTATION, 0, DTL_ENUM_SCHEDULE]),
 ];
 
 /// Fails if a key of one of the library's operations has a word of the wrong enumeration in a slot,
@@ -342,7 +345,6 @@ const fn bit(operation: dtl_enum_word_t) -> u32 {
 /// Returns true if the default dispatcher has a handler for `operation` (an operation of the
 /// library) other than the library's own handler. Called whenever the library executes such an
 /// operation.
-#[must_use]
 pub fn is_taken(operation: dtl_enum_word_t) -> bool {
     TAKEN.load(Ordering::Relaxed) & bit(operation) != 0
 }

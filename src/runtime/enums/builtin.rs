@@ -14,14 +14,15 @@ pub(super) const COUNT: usize = ENUMERATIONS.len();
 /// Number and name of each built-in enumeration, and the names of its members, separated by spaces.
 /// The values of the members are 1, 2, 3 and so on. The enumeration words of the members in
 /// `abi::word` contain the same values.
-const ENUMERATIONS: [(dtl_enum_t, &str, &str); 7] = [
+const ENUMERATIONS: [(dtl_enum_t, &str, &str); 8] = [
     (DTL_ENUM_MEMORY, "Memory", "Host Device Pinned Managed Shared"),
     (DTL_ENUM_DEVICE, "Device", "CPU GPU Accelerator None"),
     (DTL_ENUM_SCHEDULE, "Schedule", "Sequential Multicore Device"),
     (DTL_ENUM_LANGUAGE, "Language", "C CUDA OpenCL PTX SPIRV Binary"),
     (DTL_ENUM_INSTRUMENTATION, "Instrumentation", "None Timer Events Counters Spans"),
-    (DTL_ENUM_OPERATION, "Operation", "Alloc Copy Launch Compile"),
+    (DTL_ENUM_OPERATION, "Operation", "Alloc Copy Launch Compile Free Instrument InstrumentData"),
     (DTL_ENUM_FEATURE, "Feature", FEATURES),
+    (DTL_ENUM_DATA_INSTRUMENTATION, "DataInstrumentation", "None Save Restore"),
 ];
 
 /// Names of what a backend may have.

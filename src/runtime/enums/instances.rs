@@ -87,11 +87,7 @@ fn hash_of(template: &Member, values: &[Value]) -> u64 {
 /// Returns the instance of `template` with the attribute values `values` or, if there is no such
 /// instance, the free slot of the hash table in which to insert it.
 #[inline]
-fn look(
-    template: &Member,
-    values: &[Value],
-    hash: u64,
-) -> std::result::Result<&'static Instance, usize> {
+fn look(template: &Member, values: &[Value], hash: u64) -> Result<&'static Instance, usize> {
     let mut place = (hash >> (u64::BITS - PLACES.ilog2())) as usize;
     while let Some(known) = BY_HASH.get(place) {
         if known.hash == hash && std::ptr::eq(known.template, template) && known.values == values {

@@ -14,10 +14,8 @@ use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Exec, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
-use crate::sys::sync::{
-    lock::Mutex,
-    wait::{Backoff, Deadline},
-};
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::wait::{Backoff, Deadline};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

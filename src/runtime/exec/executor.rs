@@ -14,10 +14,9 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::from_c::blank;
 use crate::runtime::registry::Backend;
-use crate::sys::{
-    memory::buf::Addr,
-    sync::{lock::Mutex, wait::Deadline},
-};
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::wait::Deadline;
 use std::ffi::c_void;
 use std::sync::Arc;
 

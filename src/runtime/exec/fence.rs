@@ -4,10 +4,8 @@
 //! wait for the event keep the earlier fence.
 
 use crate::error::{Error, Result, fail};
-use crate::sys::sync::{
-    lock::{Condvar, Mutex},
-    wait::{Deadline, now_ns},
-};
+use crate::sys::sync::lock::{Condvar, Mutex};
+use crate::sys::sync::wait::{Deadline, now_ns};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 

@@ -162,7 +162,6 @@ pub fn remove_stream(inside: &Guard, id: u64) -> Result<Option<Arc<Stream>>> {
 }
 
 /// Returns references to all streams of a device, for a caller that waits for all of them.
-#[must_use]
 pub fn streams_of(inside: &Guard, backend: &Backend, device: i32) -> Vec<Arc<Stream>> {
     let ours = |stream: &Arc<Stream>| {
         stream.device() == device && std::ptr::addr_eq(Arc::as_ptr(stream.backend()), backend)
@@ -172,7 +171,6 @@ pub fn streams_of(inside: &Guard, backend: &Backend, device: i32) -> Vec<Arc<Str
 
 /// Returns the number of references to a backend that its default streams hold. These references do
 /// not keep the backend from being unregistered.
-#[must_use]
 pub fn default_shares(inside: &Guard, backend: &Backend) -> usize {
     let key = backend.handle().id;
     let defaults = DEFAULTS.read();

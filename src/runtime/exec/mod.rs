@@ -20,6 +20,7 @@
 //! - `kernel`: kernels from functions
 //! - `signature`: signatures of kernel arguments
 //! - `module`: kernels from source
+//! - `launch_history`: the last launches, for programs that inspect them
 //! - `reentrancy`: the stream or executor whose work the calling thread runs
 //! - `handles`: handles of streams, events, executors, kernels and modules, and their shutdown
 //! - `mock`: fake backends for the tests
@@ -31,6 +32,7 @@ pub mod fence;
 pub mod handles;
 pub mod host;
 pub mod kernel;
+pub mod launch_history;
 pub mod module;
 mod reentrancy;
 pub mod signature;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 /// Compiled source.
 pub struct Module {
     backend: Arc<Backend>,
+    device: i32,
     token: Token,
     name: String,
     /// Output of the compiler.
@@ -55,7 +56,8 @@ impl Module {
         source.libraries = lists.libraries;
         let token = modules.compile(device, source, log)?;
         let name = source.name.to_string_lossy().into_owned();
-        Ok(Module { backend, token, name, log: std::mem::take(log), _environments: held })
+        let log = std::mem::take(log);
+        Ok(Module { backend, device, token, name, log, _environments: held })
     }
 
     /// Finds a kernel of the module. Fails if the signature in the query does not match the
@@ -128,8 +130,19 @@ impl ModuleKernel {
         &self.name
     }
 
-    /// Fails if the argument sizes of a launch differ from the known argument sizes of the kernel.
-    pub fn check(&self, sizes: &[u64]) -> Result<()> {
+    /// Fails if the kernel cannot be launched on a stream of `device`, because its module was
+    /// compiled for another one, or if the argument sizes of the launch differ from the known sizes
+    /// of the kernel.
+    pub fn check(&self, device: i32, sizes: &[u64]) -> Result<()> {
+        let compiled = self.module.device;
+        if device != compiled {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "kernel '{}' was compiled for device {compiled} and the stream is of device \
+                 {device}: compile its source for that one, too",
+                self.name
+            );
+        }
         let Some(arguments) = &self.arguments else { return Ok(()) };
         signature::check(&self.name, arguments, sizes)
     }

@@ -28,14 +28,10 @@ use crate::runtime::exec::fence::timed_out;
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::sys::{
-    compute::callback::ArgPack,
-    memory::buf::Addr,
-    sync::{
-        lock::Mutex,
-        wait::{Backoff, Deadline},
-    },
-};
+use crate::sys::compute::callback::ArgPack;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::wait::{Backoff, Deadline};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,6 +69,16 @@ impl Stream {
     /// Creates a stream on a device: a backend stream if the backend provides streams, else the
     /// library's own queue.
     pub fn create(backend: Arc<Backend>, device: i32, flags: u64) -> Result<Self> {
+        Stream::with_priority(backend, device, flags, 0)
+    }
+
+    /// Creates a stream on a device. `priority` is clamped to the range of the device.
+    pub fn with_priority(
+        backend: Arc<Backend>,
+        device: i32,
+        flags: u64,
+        priority: i32,
+    ) -> Result<Self> {
         if flags != 0 {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
@@ -81,12 +87,28 @@ impl Stream {
         }
         let body = match backend.exec.as_deref().filter(|exec| exec.groups().streams) {
             Some(exec) => {
-                StreamImpl::Backend(Foreign::new(exec.stream_create(device, flags)?, true))
+                let priority = match priority {
+                    0 => 0,
+                    wanted => {
+                        let (least, greatest) = exec.stream_priorities(device)?;
+                        wanted.min(least).max(greatest)
+                    }
+                };
+                let stream = exec.stream_create(device, flags, priority)?;
+                StreamImpl::Backend(Foreign::new(stream, true))
             }
             None => StreamImpl::Own(HostStream::new(Arc::clone(&backend), device)),
         };
         let limits = super::limits(&backend, device);
         Ok(Stream { backend, device, limits, body })
+    }
+
+    /// Returns the least and the greatest priority of streams on a device.
+    pub fn priorities(backend: &Backend, device: i32) -> Result<(i32, i32)> {
+        match backend.exec.as_deref().filter(|exec| exec.groups().streams) {
+            Some(exec) => exec.stream_priorities(device),
+            None => Ok((0, 0)),
+        }
     }
 
     /// Creates a stream for `native`, a stream that the caller created with the backend's interface
@@ -392,7 +414,7 @@ impl Stream {
         }
         check_shape(shape, &self.limits)?;
         if let Some(part) = &kernel.part {
-            part.check(sizes)?;
+            part.check(self.device, sizes)?;
         }
         Ok(())
     }

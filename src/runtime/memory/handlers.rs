@@ -1,7 +1,7 @@
 //! Allocations and copies through handlers (functions or backends) that the program registered with
 //! the default dispatcher.
 
-use super::{Located, Owner, Request, adopt, alloc_own, check, discard};
+use super::{Allocation, Located, Owner, Request, adopt, alloc_own, check, discard};
 use crate::abi::devices::dispatch::*;
 use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
 use crate::abi::word::*;
@@ -10,7 +10,7 @@ use crate::from_c::blank;
 use crate::runtime::dispatch::{Action, DEFAULT, find_quickly};
 use crate::runtime::enums::{self, describe};
 use crate::runtime::exec::stream::Stream;
-use crate::runtime::library_ops::{is_taken, query, theirs};
+use crate::runtime::library_ops::{is_taken, perform, query, theirs};
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::sys::handles::epoch::{self, Guard};
@@ -99,6 +99,21 @@ pub fn alloc_from(
         super::free(owner, from, addr)?;
     }
     adopted.map(|()| addr)
+}
+
+/// Frees memory through the dispatch handler for its kind. Returns false without freeing if there
+/// is no such handler.
+pub fn free(requested: &Backend, addr: Addr, allocation: &Allocation) -> Result<bool> {
+    let inside = epoch::enter();
+    let mut args = dtl_dispatch_free_t {
+        backend: requested.handle(),
+        kind: allocation.kind,
+        ptr: addr.ptr(),
+        size_bytes: allocation.size,
+        ..blank()
+    };
+    let slots = [allocation.kind, DTL_DISPATCH_ANY, DTL_DISPATCH_ANY];
+    perform(&inside, &query(DTL_OPERATION_FREE, slots, std::ptr::from_mut(&mut args).cast()))
 }
 
 /// Copies from `src` to `dst` through the dispatch handler for their memory kinds. Returns false

@@ -46,11 +46,12 @@ use super::component::{Extent, Memory};
 use super::device;
 use super::enums::schedule::check_memory_kind;
 use super::exec::stream::Stream;
+use super::library_ops;
 use super::log;
 use super::registry::{self, Backend};
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
-use crate::abi::word::dtl_enum_word_t;
+use crate::abi::word::{DTL_OPERATION_FREE, dtl_enum_word_t};
 use crate::error::{Result, fail, failure};
 use crate::from_c::blank;
 use crate::sys::handles::epoch::{self, Guard};
@@ -89,6 +90,11 @@ pub struct Allocation {
 }
 
 impl Allocation {
+    /// Returns true if the program may free the memory as memory of `backend`.
+    fn is_of(&self, backend: &Backend) -> bool {
+        [self.backend, self.requested].contains(&backend.handle())
+    }
+
     /// Creates the description of memory that another allocator manages and that a backend can
     /// copy.
     pub fn of_others(backend: &Backend, device: i32, kind: dtl_enum_word_t, size: u64) -> Self {
@@ -284,6 +290,14 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
         }
         host_alloc::check_freed(freed, addr, &format!("backend {}", backend.name()))?;
     }
+    if owner == Owner::Program && library_ops::is_taken(DTL_OPERATION_FREE) {
+        // Any other free fails below; its memory is not the handler's.
+        let is_ours = |found: &Allocation| found.is_of(backend) && found.pool == 0;
+        let found = LEDGER.read().get(&addr.get()).copied().filter(is_ours);
+        if found.map_or(Ok(false), |found| handlers::free(backend, addr, &found))? {
+            return Ok(());
+        }
+    }
     let allocation = leave(addr, backend, owner.pool())?;
     // After a failure the allocation is entered again, so that the free can be repeated. It has no
     // pool then, because an array that owned it is destroyed.
@@ -317,10 +331,7 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     let mut ledger = LEDGER.write();
     let found = ledger.get(&addr.get()).copied();
     match found {
-        Some(found)
-            if [found.backend, found.requested].contains(&backend.handle())
-                && found.pool == pool =>
-        {
+        Some(found) if found.is_of(backend) && found.pool == pool => {
             ledger.remove(&addr.get());
             drop(ledger);
             device_only::goes(&found);

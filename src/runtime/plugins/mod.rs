@@ -178,29 +178,48 @@ fn turn(call: &str) -> Result<LoadGuard> {
     })
 }
 
+/// Loads the plugin with this entry function, which is linked into the program, unless its backends
+/// are registered already, and returns its first backend. `open` calls the entry function.
+pub fn load_linked(
+    entry: usize,
+    open: impl FnOnce() -> Result<Arc<dyn Plugin>>,
+) -> Result<dtl_backend_t> {
+    let _turn = turn("dtl_plugin_register")?;
+    let path = PathBuf::from(format!("linked into the program at {entry:#x}"));
+    let trusted = Trusted { path, identity: Identity::of_code(entry) };
+    load_trusted(trusted, "dtl_plugin_register", &|_| {}, |_| open())
+}
+
 fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend_t> {
     let name = || path.file_name().unwrap_or_default().to_string_lossy();
     let _span = trace::span("backend", "load a plugin", || Args::NONE.what(name()));
     let trusted = dl::check_file(path).map_err(|refusal| refuse(path, origin, refusal))?;
+    let Some(open) = STATE.lock().opener else {
+        return fail!(DTL_ERROR_INVALID_STATE, "the library is not open");
+    };
+    load_trusted(trusted, origin, step, |path| {
+        // Logged before any code of the file runs: if the process ends there, this names the file.
+        log::debug!("loading {}", path.display());
+        plugin_probe::pass(path, step)?;
+        open(path, step)
+    })
+}
+
+fn load_trusted(
+    trusted: Trusted,
+    origin: &'static str,
+    step: Step,
+    open: impl FnOnce(&Path) -> Result<Arc<dyn Plugin>>,
+) -> Result<dtl_backend_t> {
     let state = STATE.lock();
     let known = state.records.iter().find(|known| known.identity == Some(trusted.identity));
     let plugin = known.and_then(|known| known.plugin.clone());
     let handles = known.map(|known| known.backends.clone()).unwrap_or_default();
-    let opener = state.opener;
     drop(state);
     if let Some((first, _)) = registered(&handles).first() {
         return Ok(*first);
     }
-    let opened = match (plugin, opener) {
-        (Some(plugin), _) => Ok(plugin),
-        (None, Some(open)) => {
-            // Logged before any code of the file runs: if the process ends there, this names the
-            // file.
-            log::debug!("loading {}", trusted.path.display());
-            plugin_probe::pass(&trusted.path, step).and_then(|()| open(&trusted.path, step))
-        }
-        (None, None) => fail!(DTL_ERROR_INVALID_STATE, "the library is not open"),
-    };
+    let opened = plugin.map_or_else(|| open(&trusted.path), Ok);
     let (plugin, outcome) = match opened {
         Ok(plugin) => (Some(Arc::clone(&plugin)), register_all(plugin.as_ref(), step)),
         Err(error) => (None, Err(error)),

@@ -8,10 +8,8 @@ use super::Step;
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::{explain, settings};
-use crate::sys::os::{
-    dl,
-    process::{self, Capture, ChildOutput},
-};
+use crate::sys::os::dl;
+use crate::sys::os::process::{self, Capture, ChildOutput};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;

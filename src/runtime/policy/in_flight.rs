@@ -33,7 +33,6 @@ pub(super) enum Watch {
 }
 
 /// Outcome of a task.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct TaskOutcome {
     pub(super) status: dtl_status_t,
     /// Duration of the task in nanoseconds; `None` if it was not measured.
@@ -187,7 +186,7 @@ impl Flights {
     /// Returns the status of the completed task `ticket` and frees its slot. Returns `Ok(None)`
     /// while the task runs. Returns `Err(())` if there is no such task, or if its `is_kept` is
     /// false.
-    pub(super) fn take(&self, ticket: u64) -> std::result::Result<Option<dtl_status_t>, ()> {
+    pub(super) fn take(&self, ticket: u64) -> Result<Option<dtl_status_t>, ()> {
         let mut places = self.places.lock();
         let place = places.place(ticket).ok_or(())?;
         match place.state {

@@ -400,7 +400,6 @@ fn stale(handle: dtl_backend_t) -> Error {
 ///
 /// Returns borrowed references, not reference-counted pointers: a thread that only inspects a
 /// backend must not make another thread's `dtl_backend_unregister` fail with BUSY.
-#[must_use]
 pub fn all(inside: &Guard) -> Vec<&Backend> {
     environment::search_plugins();
     listed(inside)

@@ -34,6 +34,8 @@ pub struct Compiler {
     pub search_path: String,
     /// Directory of the cache of compiler outputs; `None` = no directory is set.
     pub cache: Option<PathBuf>,
+    /// Limit in bytes for the directory of the cache, if it was set; 0 = no output is reused.
+    pub cache_bytes: Option<u64>,
     /// Time limit of a compiler run in nanoseconds, if it was set.
     pub timeout_ns: Option<u64>,
 }
@@ -173,6 +175,7 @@ fn compiler(values: &Values) -> Result<Compiler> {
         cache: named
             .or_else(|| below("XDG_CACHE_HOME", "dtl"))
             .or_else(|| below("HOME", ".cache/dtl")),
+        cache_bytes: values.parsed("DTL_CACHE_BYTES", bytes)?,
         timeout_ns: values.parsed("DTL_COMPILE_TIMEOUT", duration)?,
     })
 }

@@ -65,7 +65,8 @@ pub const VARIABLES: &[(&str, &str)] = variables! {
         anew, in milliseconds; 0: not at all (default 5000)",
     DTL_PLUGIN_PROBE: "1: try a plugin in a process of its own before it is loaded; 30s: that, \
         with a time limit",
-    DTL_CMA: "copies between processes by the kernel: auto, off, allow (lift ptrace limits)",
+    DTL_SHM_COPY: "kind shm: method that copies large messages: auto, allow (auto, and lift \
+        Yama's ptrace limit), cells, cma_get, cma_split",
     DTL_HIER_ACROSS: "kind between the nodes of kind hier: mpi (default), rdma, shm (for tests) \
         or a registered name",
     DTL_FAKE_NODES: "for tests: the job's nodes, pretended: 2x4 (nodes x ranks) or 3,1 (ranks of \
@@ -78,6 +79,7 @@ pub const VARIABLES: &[(&str, &str)] = variables! {
         libnvrtc.so.12 and its like)",
     DTL_CACHE_DIR: "folder of compiled kernels (default: XDG_CACHE_HOME/dtl, else HOME/.cache/dtl)",
     DTL_COMPILE_TIMEOUT: "time limit of one run of a compiler: 30s, 5m, … (default 2m)",
+    DTL_CACHE_BYTES: "limit of that folder: 512M, 2G …; 0: compile each time (default: none)",
     XDG_CACHE_HOME: "see DTL_CACHE_DIR",
     HOME: "see DTL_CACHE_DIR",
     PATH: "where the C compiler is searched for",
@@ -87,6 +89,7 @@ pub const VARIABLES: &[(&str, &str)] = variables! {
     DTL_LOCAL_RANK: "rank among those of this node (set by dtlrun)",
     DTL_LOCAL_SIZE: "ranks on this node (set by dtlrun)",
     DTL_JOB: "name that the ranks of one job share (set by dtlrun)",
+    DTL_LAUNCHER: "socket on which the launcher takes requests for processes (set by dtlrun)",
 };
 
 /// Environment variables that cause code to be loaded or run, or files to be written. A user must

@@ -121,24 +121,39 @@ pub(super) enum Phase {
     End = b'E',
     OperationBegin = b'b',
     OperationEnd = b'e',
+    /// Work of a device, with both times.
+    Complete = b'X',
+    Counter = b'C',
 }
 
 impl Phase {
-    const ALL: [Phase; 4] = [Phase::Begin, Phase::End, Phase::OperationBegin, Phase::OperationEnd];
+    const ALL: [Phase; 6] = {
+        use Phase::*;
+        [Begin, End, OperationBegin, OperationEnd, Complete, Counter]
+    };
+
+    /// Returns true for the events of tracks.
+    pub(super) fn is_of_track(self) -> bool {
+        matches!(self, Phase::Complete | Phase::Counter)
+    }
 
     pub(super) fn letter(self) -> char {
         self as u8 as char
     }
 }
 
-/// Begin or end event.
+/// Begin or end event, or an event of a track.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TraceEvent {
     pub(super) phase: Phase,
     pub(super) category: Name,
     pub(super) name: Name,
+    /// Number that pairs a begin with its end; for an event of a track, the number of the track.
     pub(super) id: u64,
+    /// 0: the time at which the event is recorded.
     pub(super) time_ns: u64,
+    /// End time of [`Phase::Complete`], bits of the `f64` of [`Phase::Counter`], otherwise 0.
+    pub(super) value: u64,
     pub(super) status: dtl_status_t,
     pub(super) args: Args,
 }
@@ -153,7 +168,7 @@ fn apart(pair: u64) -> (i32, i32) {
 
 impl TraceEvent {
     pub(super) fn to_record(self) -> Record {
-        let TraceEvent { phase, category, name, id, time_ns, status, args } = self;
+        let TraceEvent { phase, category, name, id, time_ns, value, status, args } = self;
         let Args { has, bytes, peer, tag, comm, dtype, op, what } = args;
         let head = phase as u64 | u64::from(category.0) << 8 | u64::from(name.0) << 32;
         let mut text = [0; TEXT / 8];
@@ -161,6 +176,8 @@ impl TraceEvent {
             *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         }
         let [a, b, c, d] = text;
+        // Events of tracks have no communicator.
+        let comm = if phase.is_of_track() { value } else { comm };
         let (peers, types, status) = (pair(peer, tag), pair(dtype, op), pair(status, has as i32));
         [time_ns, head, id, bytes, peers, comm, types, status, a, b, c, d]
     }
@@ -173,9 +190,10 @@ impl TraceEvent {
         for (bytes, word) in what.chunks_exact_mut(8).zip(text) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
+        let (comm, value) = if phase.is_of_track() { (0, comm) } else { (comm, 0) };
         let args = Args { has: has as u32, bytes, peer, tag, comm, dtype, op, what };
         let (category, name) = (Name((head >> 8) as u32 & 0xFF_FFFF), Name((head >> 32) as u32));
-        Some(TraceEvent { phase, category, name, id, time_ns, status, args })
+        Some(TraceEvent { phase, category, name, id, time_ns, value, status, args })
     }
 }
 

@@ -9,13 +9,14 @@
 
 use super::args::{Phase, TraceEvent};
 use super::text::{self, EventOrigin};
+use super::tracks::Track;
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::trace::spsc_queue;
 use crate::runtime::{launch, log, open_state};
 use crate::sys::os::process;
 use crate::sys::sync::lock::{Condvar, Mutex};
 use crate::sys::sync::wait;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -73,6 +74,8 @@ struct TraceFileState {
     written: u64,
     journals: Vec<JournalState>,
     operations: Operations,
+    /// Places of the tracks that the file has named; thread 0 is the track's group.
+    named: BTreeSet<(i32, i32)>,
     is_over: bool,
     failure: Option<Error>,
 }
@@ -252,6 +255,9 @@ impl Trace {
                         [Some((place, event)), None]
                     }
                     Phase::End => [known.open.pop().map(|_| (place, event)), None],
+                    Phase::Complete | Phase::Counter => {
+                        [Some((state.place_of(event.id, self.rank, place), event)), None]
+                    }
                     _ => state.operations.next(place, event),
                 };
                 now.iter()
@@ -313,6 +319,18 @@ impl Trace {
 }
 
 impl TraceFileState {
+    /// Returns the place of an event of a track, whose names are written before its first event.
+    /// Track 0 is the rank's own process; `place` is that of the thread which recorded the event.
+    fn place_of(&mut self, track: u64, rank: i32, place: EventOrigin) -> EventOrigin {
+        let Ok(track) = Track::find(track) else { return place };
+        let place = track.origin(rank);
+        if self.named.insert((place.rank, place.thread)) {
+            let is_first = self.named.insert((place.rank, 0));
+            text::name_track(&mut self.text, rank, &track, is_first);
+        }
+        place
+    }
+
     fn write(&mut self) -> io::Result<()> {
         let (before, wanted) = (self.written, self.written + self.text.len() as u64);
         let written = match &mut self.file {
@@ -356,6 +374,9 @@ fn file_error(what: &str, path: &Path, error: &io::Error) -> Error {
     let (status, advice) = match error.kind() {
         io::ErrorKind::AlreadyExists => {
             (DTL_ERROR_ALREADY_EXISTS, "; remove it, or name another (%p: process id)")
+        }
+        io::ErrorKind::NotFound if path.parent().is_some_and(Path::is_dir) => {
+            (DTL_ERROR_UNAVAILABLE, "; its folder takes no new files: name another folder")
         }
         io::ErrorKind::NotFound => (DTL_ERROR_NOT_FOUND, "; make its folder first"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {

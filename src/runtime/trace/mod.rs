@@ -7,12 +7,14 @@
 //! `file` drains the queues every tenth of a second in a separate thread, and writes the records as
 //! Chrome's trace JSON. Inside a call, [`span`] records a part of the call, [`about`] adds
 //! arguments, and [`operation_begin`] records an operation that continues after the call has
-//! returned. Each of these functions costs one load and one branch while tracing is off.
+//! returned. Each of these functions costs one load and one branch while tracing is off. Plugins
+//! record spans, counters and the work of devices by [`plugin_begin`] and the functions after it.
 //!
 //! In reading order:
 //! - `names`: names of events as numbers
 //! - `spsc_queue`: queue of records with one writer and one reader
 //! - `args`: arguments of events, and records
+//! - `tracks`: rows of devices and of counters
 //! - `thread`: the calls that a thread has in progress, and its queue of records
 //! - `text`: conversion of records to lines of JSON
 //! - `file`: the file and the thread that writes it
@@ -23,16 +25,20 @@ mod names;
 mod spsc_queue;
 mod text;
 mod thread;
+mod tracks;
 
 pub use args::Args;
+pub use thread::{plugin_begin, plugin_end};
 
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::trace::{DTL_TRACE_CALL, DTL_TRACE_SPAN, dtl_trace_fn_t};
 use crate::error::{Result, fail, failure};
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
+use names::Name;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tracks::Track;
 
 /// True while a file or a tool receives events.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -205,8 +211,8 @@ impl Drop for Span {
     }
 }
 
-/// Adds arguments to the end event of the innermost call or span that is in progress in this
-/// thread.
+/// Adds arguments to the end event of the innermost call or span of the library that is in progress
+/// in this thread. Spans of plugins are skipped.
 pub fn about(args: impl FnOnce() -> Args) {
     if is_on() {
         thread::about(&args());
@@ -224,4 +230,41 @@ pub fn operation_begin(id: u64, name: &'static str, args: &Args) {
 #[cold]
 pub fn operation_end(id: u64, name: &'static str) {
     thread::operation(args::Phase::OperationEnd, id, name, Args::NONE);
+}
+
+/// Returns the number of the track `name` of `group`.
+pub fn track(group: &str, name: &str) -> Result<u64> {
+    let (group, name) = (Name::copied(group, "group")?, Name::copied(name, "name")?);
+    Ok(Track { group, name }.number())
+}
+
+/// Records work of a device that has ended, with its times by the clock of `wait::node_ns`.
+pub fn device_span(
+    track: u64,
+    names: (&str, &str),
+    (begin_ns, end_ns): (u64, u64),
+    args: Args,
+) -> Result<()> {
+    Track::find(track)?;
+    if begin_ns == 0 || end_ns < begin_ns {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "span.begin_ns is {begin_ns} and span.end_ns {end_ns}: the begin is not 0 and not \
+             after the end, both in nanoseconds of the clock of trace_now"
+        );
+    }
+    thread::of_track(args::Phase::Complete, track, names, (begin_ns, end_ns), args)
+}
+
+/// Records the value of a counter at a time; 0: now. The counter belongs to the group of `track`;
+/// 0: to this rank.
+pub fn counter(track: u64, name: &str, time_ns: u64, value: f64) -> Result<()> {
+    if track != 0 {
+        Track::find(track)?;
+    }
+    if !value.is_finite() {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "value is {value}: it must be finite");
+    }
+    let value = (time_ns, value.to_bits());
+    thread::of_track(args::Phase::Counter, track, ("counter", name), value, Args::NONE)
 }

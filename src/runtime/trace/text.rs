@@ -2,9 +2,11 @@
 //!
 //! Source: "Trace Event Format" (Chromium), the JSON array format. Phases B and E are the start and
 //! the end of a call or span of a thread. Phases b and e are the start and the end of an operation,
-//! which are matched by category and id.
+//! which are matched by category and id. Phase X is a span with its duration, and phase C the value
+//! of a counter.
 
 use super::args::{Phase, TraceEvent};
+use super::tracks::Track;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::trace::*;
 use crate::error::{Result, fail, status_name};
@@ -94,18 +96,8 @@ pub(super) fn beginning(rank: i32) -> String {
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_nanos());
     let (thread, now) = (process::thread_id(), wait::node_ns());
-    let _ = write!(
-        text,
-        "{{\"ph\":\"M\",\"name\":\"process_name\",\
-         \"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
-    );
-    quoted(&mut text, &format!("rank {rank}: {} ({pid})", program.unwrap_or_default()));
-    let _ = write!(
-        text,
-        "}}}},\n{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{rank},\"tid\":{thread},\
-         \"args\":{{\"sort_index\":{rank}}}}},\n\
-"
-    );
+    let name = format!("{} ({pid})", program.unwrap_or_default());
+    name_process(&mut text, EventOrigin { rank, thread }, rank, &name);
     mark(&mut text, "trace begins", rank, now);
     let _ = write!(
         text,
@@ -135,15 +127,42 @@ fn mark(text: &mut String, name: &str, rank: i32, now: u64) {
 }
 
 /// Appends the metadata event that contains the name of a thread.
-pub(super) fn name_thread(text: &mut String, EventOrigin { rank, thread }: EventOrigin) {
+pub(super) fn name_thread(text: &mut String, place: EventOrigin) {
+    let EventOrigin { thread, .. } = place;
     let name =
         std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
+    metadata(text, place, "thread_name", name.trim_end());
+}
+
+/// Appends the metadata events that contain the name of a track and, if it `is_first` of its group,
+/// the name of the group, which viewers show as a process beside that of the rank.
+pub(super) fn name_track(text: &mut String, rank: i32, track: &Track, is_first: bool) {
+    let place = track.origin(rank);
+    if is_first {
+        name_process(text, place, rank, &track.group.text().to_string_lossy());
+    }
+    metadata(text, place, "thread_name", &track.name.text().to_string_lossy());
+}
+
+/// Appends the metadata events that name a process of a rank and place it beside the rank.
+fn name_process(text: &mut String, place: EventOrigin, rank: i32, name: &str) {
+    metadata(text, place, "process_name", &format!("rank {rank}: {name}"));
+    let EventOrigin { rank: process, thread } = place;
     let _ = write!(
         text,
-        "{{\"ph\":\"M\",\"name\":\"thread_name\",\
-         \"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
+        "{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{process},\"tid\":{thread},\
+         \"args\":{{\"sort_index\":{rank}}}}}{NEXT}"
     );
-    quoted(text, name.trim_end());
+}
+
+/// Appends a metadata event that names a process or a thread.
+fn metadata(text: &mut String, place: EventOrigin, key: &str, name: &str) {
+    let EventOrigin { rank, thread } = place;
+    let _ = write!(
+        text,
+        "{{\"ph\":\"M\",\"name\":\"{key}\",\"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
+    );
+    quoted(text, name);
     text.push_str("}}");
     text.push_str(NEXT);
 }
@@ -153,6 +172,10 @@ pub(super) fn event(text: &mut String, place: EventOrigin, event: &TraceEvent) {
     head(text, place, event);
     let args = &event.args;
     let mut more = More { text, has: args.has, is_first: true };
+    if event.phase == Phase::Counter {
+        more.key("value");
+        let _ = write!(more.text, "{}", f64::from_bits(event.value));
+    }
     more.number(DTL_TRACE_HAS_BYTES, "bytes", args.bytes);
     more.number(DTL_TRACE_HAS_PEER, "peer", args.peer);
     more.number(DTL_TRACE_HAS_TAG, "tag", args.tag);
@@ -185,13 +208,21 @@ fn head(text: &mut String, place: EventOrigin, event: &TraceEvent) {
     let [category, name] = [event.category, event.name].map(|name| name.text().to_string_lossy());
     let EventOrigin { rank, thread } = place;
     let phase = event.phase.letter();
-    let _ = write!(text, "{{\"ph\":\"{phase}\",\"cat\":\"{category}\",\"name\":\"{name}\",");
+    let _ = write!(text, "{{\"ph\":\"{phase}\",\"cat\":");
+    quoted(text, &category);
+    text.push_str(",\"name\":");
+    quoted(text, &name);
+    text.push(',');
     if matches!(event.phase, Phase::OperationBegin | Phase::OperationEnd) {
         // Local to this process, because another rank may use the same id.
         let _ = write!(text, "\"id2\":{{\"local\":\"{:#x}\"}},", event.id);
     }
     let _ = write!(text, "\"pid\":{rank},\"tid\":{thread},\"ts\":");
     time(text, event.time_ns);
+    if event.phase == Phase::Complete {
+        text.push_str(",\"dur\":");
+        time(text, event.value.saturating_sub(event.time_ns));
+    }
     text.push_str(",\"args\":{");
 }
 

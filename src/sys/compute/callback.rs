@@ -18,13 +18,11 @@
 //! Typical argument lists fit inside the [`ArgPack`] itself, so that a launch does not allocate
 //! memory.
 
-use crate::abi::{
-    comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t},
-    devices::array::*,
-    handle::dtl_comm_t,
-    status::{DTL_SUCCESS, dtl_status_t},
-    word::{dtl_dtype_t, dtl_op_fn_t},
-};
+use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
+use crate::abi::devices::array::*;
+use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::word::{dtl_dtype_t, dtl_op_fn_t};
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};

@@ -31,10 +31,9 @@
 //! this purpose).
 
 use crate::hints;
-use crate::sys::{
-    handles::epoch::{self, Blocking, CallbackGuard, Guard, HazardPointer, Visit},
-    sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn, lock::Mutex},
-};
+use crate::sys::handles::epoch::{self, Blocking, CallbackGuard, Guard, HazardPointer, Visit};
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
@@ -169,7 +168,6 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     /// as the guard. The word then shows whether the handle is live. A thread that received the
     /// handle sees its object, or a later object whose word differs. A thread that guessed the
     /// handle may get the preceding object.
-    #[must_use]
     #[inline]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
         let object = self.slot(index_of(handle))?.object_of(handle)?;
@@ -298,7 +296,6 @@ pub struct EpochRef<T> {
 
 impl<T> EpochRef<T> {
     /// Returns the epoch guard, which is valid as long as this reference.
-    #[must_use]
     pub fn inside(&self) -> &Guard {
         &self.visit
     }
@@ -389,7 +386,6 @@ impl<T> Copy for SlotRef<T> {}
 
 impl<T> SlotRef<T> {
     /// Returns the object, or `None` if `handle` is stale.
-    #[must_use]
     #[inline]
     pub fn get(self, _inside: &Guard, handle: u64) -> Option<&T> {
         let object = hints::usual(self.0)?.object_of(handle)?;
@@ -445,7 +441,6 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     }
 
     /// Returns the current value, valid for as long as the guard lives.
-    #[must_use]
     #[inline]
     pub fn get<'g>(&'g self, _inside: &'g Guard) -> &'g T {
         let now = self.now.load(Ordering::Acquire);

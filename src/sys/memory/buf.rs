@@ -71,6 +71,13 @@ impl Addr {
     }
 }
 
+/// The null address.
+impl Default for Addr {
+    fn default() -> Self {
+        Addr::NULL
+    }
+}
+
 impl std::fmt::Debug for Addr {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:p}", self.0)
@@ -215,6 +222,12 @@ impl Region {
         if is == shall {
             self.copy_from(value);
         }
+    }
+
+    /// Returns true if all bytes of the region are bytes of `outer`.
+    pub fn is_inside(self, outer: Region) -> bool {
+        let (at, first) = (self.addr.get(), outer.addr.get());
+        at >= first && at.saturating_add(self.len) <= first.saturating_add(outer.len)
     }
 
     /// Returns true if the two regions share a byte.

@@ -7,10 +7,8 @@
 use crate::sys::memory::buf::Addr;
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::fs::{DirBuilder, Metadata};
-use std::os::unix::{
-    ffi::OsStrExt,
-    fs::{DirBuilderExt, MetadataExt},
-};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::ptr::NonNull;
 use std::{fmt, fs, io};
@@ -152,6 +150,14 @@ pub fn is_privileged() -> bool {
 pub struct Identity {
     device: u64,
     inode: u64,
+}
+
+impl Identity {
+    /// Returns the identity of code that is linked into the program, by the address of its entry.
+    /// No file has it: the device number is not one of a file system.
+    pub fn of_code(entry: usize) -> Self {
+        Identity { device: u64::MAX, inode: entry as u64 }
+    }
 }
 
 /// File that may be loaded.

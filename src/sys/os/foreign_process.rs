@@ -14,18 +14,32 @@ use std::path::PathBuf;
 /// Returns the number of bytes copied. If the process executes another program during the call, all
 /// bytes still come from the memory of one of the two programs.
 pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::Result<usize> {
-    let remote = |address: u64, len| libc::iovec {
-        iov_base: std::ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0)),
-        iov_len: len,
-    };
-    let locals =
-        parts.map(|(_, into)| libc::iovec { iov_base: into.addr().ptr(), iov_len: into.len() });
-    let remotes = parts.map(|(address, into)| remote(address, into.len()));
+    let (locals, remotes) = (parts.map(|(_, into)| local(into)), parts.map(remote));
     let count = N as libc::c_ulong;
     // SAFETY: the regions' creators guarantee their bytes; the kernel checks the remote ones.
     let copied =
         unsafe { libc::process_vm_readv(pid, locals.as_ptr(), count, remotes.as_ptr(), count, 0) };
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
+}
+
+/// Copies a region of this process to an address in another process (process_vm_writev). Returns
+/// the number of bytes copied.
+pub fn write_memory(pid: i32, address: u64, from: Region) -> io::Result<usize> {
+    let (local, remote) = (local(from), remote((address, from)));
+    // SAFETY: the region's creator guarantees its bytes; the kernel checks the remote ones.
+    let copied =
+        unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(copied).map_err(|_| io::Error::last_os_error())
+}
+
+fn local(region: Region) -> libc::iovec {
+    libc::iovec { iov_base: region.addr().ptr(), iov_len: region.len() }
+}
+
+/// Returns the range of another process at `address` with the length of `region`.
+fn remote((address, region): (u64, Region)) -> libc::iovec {
+    let address = usize::try_from(address).unwrap_or(0);
+    libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: region.len() }
 }
 
 /// Address space that a process had when its memory was opened (/proc/PID/mem). The kernel holds a

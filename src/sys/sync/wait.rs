@@ -8,10 +8,8 @@
 //! counter directly avoids the fences and the conversion of a clock read. On all other systems this
 //! module reads the clock.
 
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Returns the time in nanoseconds since the first call to this function in this process.
@@ -199,6 +197,22 @@ pub fn spins(is_crowded: Option<bool>) -> u32 {
         Some(true) => CROWDED_SPINS,
         Some(false) => LONG_SPINS,
         None => SPINS,
+    }
+}
+
+/// Calls `attempt` until it returns a value or an error, and pauses between the calls. Returns
+/// `None` if a call has returned `None` and `deadline` has passed.
+pub fn poll<T, E>(
+    deadline: Deadline,
+    mut attempt: impl FnMut() -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    let mut backoff = Backoff::new();
+    loop {
+        let done = attempt()?;
+        if done.is_some() || deadline.passed() {
+            return Ok(done);
+        }
+        backoff.pause();
     }
 }
 

@@ -10,12 +10,12 @@ use crate::options::Call;
 use crate::out::Outcome;
 use crate::table::Unit;
 use dtl_sys::{
-    DTL_ABI_VERSION, DTL_BACKEND_NULL, DTL_ERROR_INTERNAL, DTL_EVENT_NULL, DTL_STREAM_NULL,
-    DTL_SUCCESS, DTL_TIMEOUT_INFINITE, dtl_backend_device_count, dtl_backend_register,
-    dtl_backend_t, dtl_backend_unregister, dtl_backend_vtable_t, dtl_device_vtable_t,
-    dtl_event_create, dtl_event_destroy, dtl_event_query, dtl_event_record, dtl_exec_vtable_t,
-    dtl_finalize, dtl_init, dtl_status_t, dtl_stream_create, dtl_stream_destroy, dtl_stream_query,
-    dtl_stream_wait,
+    DTL_BACKEND_NULL, DTL_BACKEND_VTABLE_INIT, DTL_DEVICE_VTABLE_INIT, DTL_ERROR_INTERNAL,
+    DTL_EVENT_NULL, DTL_EXEC_VTABLE_INIT, DTL_STREAM_NULL, DTL_SUCCESS, DTL_TIMEOUT_INFINITE,
+    dtl_backend_device_count, dtl_backend_register, dtl_backend_t, dtl_backend_unregister,
+    dtl_backend_vtable_t, dtl_device_vtable_t, dtl_event_create, dtl_event_destroy,
+    dtl_event_query, dtl_event_record, dtl_exec_vtable_t, dtl_finalize, dtl_init, dtl_status_t,
+    dtl_stream_create, dtl_stream_destroy, dtl_stream_query, dtl_stream_wait,
 };
 use serde_json::json;
 use std::ffi::c_void;
@@ -64,63 +64,34 @@ static OWN: u8 = 0;
 
 fn device() -> dtl_device_vtable_t {
     dtl_device_vtable_t {
-        struct_size: size_of::<dtl_device_vtable_t>() as u32,
-        reserved: 0,
         count: Some(count),
         set: Some(set),
         get: Some(zero),
-        info: None,
-        memory_info: None,
-        synchronize: None,
-        dlpack: None,
+        ..DTL_DEVICE_VTABLE_INIT
     }
 }
 
 fn exec() -> dtl_exec_vtable_t {
     dtl_exec_vtable_t {
-        struct_size: size_of::<dtl_exec_vtable_t>() as u32,
-        reserved: 0,
         stream_create: Some(create_stream),
         stream_destroy: Some(one),
         stream_synchronize: Some(one),
         stream_query: Some(query),
-        stream_wait_event: None,
-        stream_host_callback: None,
         event_create: Some(create_event),
         event_destroy: Some(one),
         event_record: Some(record),
         event_query: Some(query),
-        event_sync: None,
-        event_elapsed: None,
-        launch: None,
-        execute: None,
-        parallel_for: None,
-        max_parallelism: None,
-        suggested_parallelism: None,
-        module_compile: None,
-        module_destroy: None,
-        kernel_get: None,
-        kernel_destroy: None,
-        kernel_launch: None,
+        ..DTL_EXEC_VTABLE_INIT
     }
 }
 
 fn register() -> Outcome<dtl_backend_t> {
     let (device, exec) = (device(), exec());
     let table = dtl_backend_vtable_t {
-        struct_size: size_of::<dtl_backend_vtable_t>() as u32,
-        abi_version: DTL_ABI_VERSION,
         auto_priority: i32::MIN,
-        reserved: 0,
-        flags: 0,
-        is_available: None,
-        supports: None,
-        destroy: None,
         device: &raw const device,
-        memory: ptr::null(),
-        transfer: ptr::null(),
         exec: &raw const exec,
-        comm: ptr::null(),
+        ..DTL_BACKEND_VTABLE_INIT
     };
     let own = (&raw const OWN).cast_mut().cast();
     let mut backend = DTL_BACKEND_NULL;

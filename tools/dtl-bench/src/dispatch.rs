@@ -8,10 +8,11 @@ use crate::options::Call;
 use crate::out::Outcome;
 use crate::table::Unit;
 use dtl_sys::{
-    DTL_BACKEND_NULL, DTL_DISPATCHER_NULL, DTL_REGISTRATION_NULL, DTL_SUCCESS, dtl_dispatch_find,
-    dtl_dispatch_handler_t, dtl_dispatch_invoke, dtl_dispatch_key_t, dtl_dispatch_query_t,
-    dtl_dispatch_register, dtl_dispatcher_create, dtl_dispatcher_destroy, dtl_dispatcher_t,
-    dtl_enum_register_value, dtl_ev_name, dtl_event_t, dtl_finalize, dtl_init, dtl_status_t,
+    DTL_DISPATCH_HANDLER_INIT, DTL_DISPATCH_QUERY_INIT, DTL_DISPATCHER_NULL, DTL_REGISTRATION_NULL,
+    DTL_SUCCESS, dtl_dispatch_find, dtl_dispatch_handler_t, dtl_dispatch_invoke,
+    dtl_dispatch_key_t, dtl_dispatch_query_t, dtl_dispatch_register, dtl_dispatcher_create,
+    dtl_dispatcher_destroy, dtl_dispatcher_t, dtl_enum_register_value, dtl_ev_name, dtl_event_t,
+    dtl_finalize, dtl_init, dtl_status_t,
 };
 use serde_json::json;
 use std::ffi::{CString, c_void};
@@ -61,13 +62,10 @@ unsafe extern "C" fn done(
 
 fn query() -> dtl_dispatch_query_t {
     dtl_dispatch_query_t {
-        struct_size: size_of::<dtl_dispatch_query_t>() as u32,
-        reserved: 0,
         operation: OPERATION,
         source: kind(0),
         destination: kind(1),
-        schedule: 0,
-        args: ptr::null_mut(),
+        ..DTL_DISPATCH_QUERY_INIT
     }
 }
 
@@ -86,16 +84,10 @@ fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
     };
     let keys: Vec<_> = (0..=others).map(|number| key(kind(number))).collect();
     let handler = dtl_dispatch_handler_t {
-        struct_size: size_of::<dtl_dispatch_handler_t>() as u32,
-        priority: 0,
-        flags: 0,
         name: c"bench".as_ptr(),
-        reason: ptr::null(),
         predicate: if has_predicate { Some(yes) } else { None },
         invoke: Some(done),
-        destroy: None,
-        user: ptr::null_mut(),
-        backend: DTL_BACKEND_NULL,
+        ..DTL_DISPATCH_HANDLER_INIT
     };
     let mut registration = DTL_REGISTRATION_NULL;
     let count = keys.len() as u64;

@@ -3,11 +3,11 @@
 //!
 //! `measure` contains the measuring method: the library and its peers (the implementations that it
 //! is compared with) run short batches alternately, and the results are grouped by the distance
-//! between the processors (round-trip time of a cache line). `table` and `json` print the results.
-//! Each subcommand has a file or folder: `comm`; `alloc`, `call`, `copy`, `dispatch`, `launch`,
-//! `parallel_for` and `select`, which use `local`; `report`, which runs all measurements and writes
-//! a page. `model` does not measure: from the steps of each collective, it computes how the cost of
-//! that collective grows with the number of ranks.
+//! between the processors (round-trip time of a cache line). `table` and `json` print the results,
+//! `picture` draws plots. Each subcommand has a file or folder: `comm`; `alloc`, `call`, `copy`,
+//! `dispatch`, `launch`, `parallel_for` and `select`, which use `local`; `report`, which runs all
+//! measurements and writes a page. `model` does not measure: from the steps of each collective, it
+//! computes how the cost of that collective grows with the number of ranks.
 //!
 //! The library functions that are measured are called through the C interface, as in a C program.
 #![allow(
@@ -30,6 +30,7 @@ mod model;
 mod options;
 mod out;
 mod parallel_for;
+mod picture;
 mod probe;
 mod report;
 mod select;

@@ -66,19 +66,12 @@ fn policy(row: &Row) -> Outcome<dtl_policy_t> {
     let list: Vec<_> =
         (0..row.resources).map(|value| dtl_resource_t { value, user: ptr::null_mut() }).collect();
     let opts = dtl_policy_opts_t {
-        struct_size: size_of::<dtl_policy_opts_t>() as u32,
-        flags: 0,
         kind: DTL_RESOURCES_INLINE,
         fixed_index: 1,
-        ops: ptr::null(),
-        ops_self: ptr::null_mut(),
-        backend: DTL_BACKEND_NULL,
-        adapter: None,
-        adapter_user: ptr::null_mut(),
         capacity: 1,
         samples: if row.tunes { 1 << 16 } else { 1 },
-        warmups: 0,
         resample_submits: u64::from(row.tunes),
+        ..DTL_POLICY_OPTS_INIT
     };
     let mut policy = DTL_POLICY_NULL;
     let count = list.len() as u64;

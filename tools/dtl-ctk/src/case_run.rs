@@ -183,7 +183,7 @@ fn named(index: usize, step: &Step) -> String {
 }
 
 /// Compares the receive buffer with the reference and reports the first difference.
-fn compare(step: &Step, plan: &Plan, expected: &[u8]) -> Result<(), Failure> {
+pub(crate) fn compare(step: &Step, plan: &Plan, expected: &[u8]) -> Result<(), Failure> {
     let is = &plan.recv[..expected.len()];
     if is == expected {
         return Ok(());

@@ -163,6 +163,25 @@ fn watched(run: &Run, bar: &ProgressBar) -> Result<Outcome, Hopeless> {
 }
 
 fn tests(run: &Run, launched: bool) -> Result<ExitCode, Hopeless> {
+    let report = results(run, launched)?;
+    // A rank other than 0 under a launcher has nothing to say.
+    if report.entries.is_empty() && launched {
+        return Ok(ExitCode::SUCCESS);
+    }
+    outln!("{}{}", report.skips(), report.table().trim_end());
+    verdict(&report)
+}
+
+pub(crate) fn verdict(report: &Report) -> Result<ExitCode, Hopeless> {
+    match report.away() {
+        _ if !report.passed() => Ok(ExitCode::FAILURE),
+        Some(why) => Err((CANNOT, format!("{}: {why}", report.subject))),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Runs the named tests and writes the files that the options name.
+pub(crate) fn results(run: &Run, launched: bool) -> Result<Report, Hopeless> {
     let begin = Instant::now();
     let tests = selected(run);
     if tests.is_empty() {
@@ -178,16 +197,7 @@ fn tests(run: &Run, launched: bool) -> Result<ExitCode, Hopeless> {
     let (subject, ranks, seconds) = (run.subject(), run.ranks(), begin.elapsed().as_secs_f64());
     let report = Report { subject, ranks, entries, seconds };
     write(run, &report).map_err(|error| (CANNOT, error))?;
-    // A rank other than 0 under a launcher has nothing to say.
-    if report.entries.is_empty() && launched {
-        return Ok(ExitCode::SUCCESS);
-    }
-    outln!("{}{}", report.skips(), report.table().trim_end());
-    match report.away() {
-        _ if !report.passed() => Ok(ExitCode::FAILURE),
-        Some(why) => Err((CANNOT, format!("{}: {why}", report.subject))),
-        None => Ok(ExitCode::SUCCESS),
-    }
+    Ok(report)
 }
 
 /// Returns the selected named tests, sorted by component in the order of `COMPONENTS`.
@@ -216,7 +226,7 @@ fn write(run: &Run, report: &Report) -> Result<(), String> {
     let put = |path: &Path, text: String| {
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
-    if let Some(path) = &run.named.json {
+    if let Some(path) = run.named.json.as_ref().filter(|_| !run.named.quiet) {
         put(path, format!("{:#}\n", report.json()))?;
     }
     run.named.junit.as_ref().map_or(Ok(()), |path| put(path, report.junit()))
@@ -242,6 +252,9 @@ impl<'a> Shown<'a> {
 
     /// Prints a line: above the progress bar on a terminal, otherwise as plain output.
     fn line(&self, line: &str) {
+        if self.run.named.quiet {
+            return;
+        }
         match std::io::stderr().is_terminal() {
             true => self.bar.suspend(|| outln!("{line}")),
             false => outln!("{line}"),
@@ -316,7 +329,7 @@ impl<'a> Shown<'a> {
     fn fold(&self) {
         for (_, tests) in &self.alike {
             let [first, others @ ..] = tests.as_slice() else { continue };
-            if !others.is_empty() && !self.run.named.verbose {
+            if !others.is_empty() && !self.run.named.verbose && !self.run.named.quiet {
                 let (some, dots) =
                     (&others[..others.len().min(3)], if others.len() > 3 { ", ..." } else { "" });
                 let count = others.len();

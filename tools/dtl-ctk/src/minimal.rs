@@ -7,7 +7,7 @@
 use crate::kit::outcome::{Called, output};
 use crate::kit::vtables;
 use crate::sample::window::Waiting;
-use crate::sample::{Const, Out, Ptr, Status, fault, if_fault, window_work};
+use crate::sample::{Const, Out, Ptr, Status, fault, if_fault, put, window_work};
 use dtl_sys::*;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_void};
@@ -158,13 +158,9 @@ unsafe extern "C" fn open(
     }
     let (arrived, posted, done, waiting) = Default::default();
     let opened = Box::new(Rank { rank, job, arrived, posted, done, last_op: 0, waiting, turns: 0 });
-    // SAFETY: the library's own place for it.
-    unsafe { *out_comm = Box::into_raw(opened).cast() };
-    // SAFETY: as above.
-    unsafe { *out_rank = fault::or("comm.open.wrong_rank", 0, rank) };
-    // SAFETY: as above.
-    unsafe { *out_size = fault::or("comm.open.wrong_size", rank, job.queues.len() as i32) };
-    DTL_SUCCESS
+    put(out_comm, Box::into_raw(opened).cast());
+    put(out_rank, fault::or("comm.open.wrong_rank", 0, rank));
+    put(out_size, fault::or("comm.open.wrong_size", rank, job.queues.len() as i32))
 }
 
 unsafe extern "C" fn close(_: Ptr, comm: Ptr) -> Status {
@@ -210,9 +206,7 @@ unsafe extern "C" fn isend(
     let op = rank.next_op();
     put_into(queue, message, op);
     rank.finish(op, (0, 0, 0), DTL_SUCCESS);
-    // SAFETY: the library's own place for it.
-    unsafe { *out_op = op };
-    DTL_SUCCESS
+    put(out_op, op)
 }
 
 unsafe extern "C" fn irecv(
@@ -235,9 +229,7 @@ unsafe extern "C" fn irecv(
         Some(message) => rank.deliver(&posted, &message),
         None => rank.posted.push_back(posted),
     }
-    // SAFETY: the library's own place for it.
-    unsafe { *out_op = op };
-    DTL_SUCCESS
+    put(out_op, op)
 }
 
 unsafe extern "C" fn test(
@@ -264,12 +256,10 @@ unsafe extern "C" fn test(
         }
     }
     let (result, yes) = (rank.done.remove(&op), fault::or("comm.test.odd_boolean", 2, 1));
-    // SAFETY: the library's own place for it.
-    unsafe { *out_done = yes * i32::from(result.is_some()) };
+    put(out_done, yes * i32::from(result.is_some()));
     if let Some(mut result) = result {
         result.match_word ^= u64::from(fault::is("comm.test.another_word"));
-        // SAFETY: as above.
-        unsafe { *out_result = result };
+        put(out_result, result);
     }
     DTL_SUCCESS
 }

@@ -4,10 +4,13 @@ use crate::api::limit_of;
 use crate::case::{OPS, Op};
 use crate::generate::Space;
 use crate::kit::catalog::COMPONENTS;
+use crate::kit::costs::Costs;
+use crate::publish::Publish;
 use crate::sample::fault;
 use crate::shrink::{self, Change};
 use crate::worker::is_threaded;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use dtl::tooling::settings;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,7 +46,22 @@ pub(crate) enum Command {
         /// Its name
         test: String,
     },
+    /// Run the named tests, measure slots and library, and write one page to publish
+    #[command(after_help = AFTER)]
+    Report(Box<Publish>),
+    /// Show two reports side by side: tests that differ, and costs with their ratio
+    ///
+    /// Exit status: 0 if all tests have the same outcome; 1 if one differs; 2 if a file is no
+    /// report, or the two have no test in common.
+    Compare {
+        /// JSON of a report
+        first: PathBuf,
+        /// JSON of another report
+        second: PathBuf,
+    },
     /// Check the nine requirements of a new backend in the files of its folder
+    ///
+    /// It reads the files. It neither builds nor runs anything.
     Checklist {
         /// Folder with the sources of the backend
         folder: PathBuf,
@@ -191,6 +209,10 @@ pub(crate) struct Named {
     /// What ranks are
     #[arg(long, value_name = "WHAT", value_enum)]
     pub(crate) ranks_as: Option<Place>,
+
+    /// True for `report`, whose page is all that is printed.
+    #[arg(skip)]
+    pub(crate) quiet: bool,
 }
 
 /// Kernels to test in place of the kit's own source.
@@ -198,7 +220,9 @@ pub(crate) struct Named {
 pub(crate) struct Kernels {
     /// File with a kernel that the exec.module tests use instead of the kit's source in language 0.
     /// Its language is DTL_LANGUAGE_PTX if its name ends in .ptx, DTL_LANGUAGE_SPIRV if it ends in
-    /// .spv, else DTL_LANGUAGE_BINARY
+    /// .spv, else DTL_LANGUAGE_BINARY. The tests launch the kernel in one dimension, without shared
+    /// memory. Kernels "place", "group_place", "sums" and "fails" of the file are tested, too, with
+    /// three dimensions, with shared memory, and with a failure
     #[arg(long, value_name = "FILE")]
     pub(crate) binary: Option<PathBuf>,
 
@@ -271,6 +295,10 @@ pub(crate) struct Worker {
     /// current case
     #[arg(long, hide = true)]
     pub(crate) report: Option<PathBuf>,
+
+    /// Measure costs instead of running tests
+    #[arg(long, hide = true, value_enum)]
+    pub(crate) costs: Option<Costs>,
 
     /// Number of ranks that are threads; 0: this process is one rank
     #[arg(long, hide = true, default_value_t = 0)]
@@ -503,40 +531,11 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1e-3),
-        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
-    };
-    let seconds =
-        number.parse::<f64>().ok().map(|number| number * unit).filter(|seconds| *seconds >= 0.001);
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    let limit = settings::duration("--timeout", text).ok().map(Duration::from_nanos);
+    limit
+        .filter(|limit| *limit >= Duration::from_millis(1))
         .ok_or_else(|| "expected a time as 60s or 500ms".to_owned())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_and_times() {
-        assert_eq!(parse_bytes("4MiB"), Ok(4 << 20));
-        assert_eq!(parse_bytes("17"), Ok(17));
-        assert_eq!(parse_time("60s"), Ok(Duration::from_secs(60)));
-        assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
-        for bad in ["", "x", "-1", "1TiB", "99999999999GiB"] {
-            assert!(parse_bytes(bad).is_err(), "{bad}");
-            assert!(parse_time(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_run_can_be_repeated_from_its_arguments() {
-        let line = "--kind shm --ranks 3 --seed 5 --case 17 --only bcast,p2p --shrink h,d1 \
-                    --no-time-limit";
-        let run = Run::of(line);
-        let again = Run::of(&run.arguments()[1..].join(" "));
-        assert_eq!(run.arguments(), again.arguments());
-        assert_eq!(format!("{:?}", run.choice()), format!("{:?}", again.choice()));
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 //! progress, kills it if it hangs, reads its report, and describes a crash or a hang.
 
 use crate::kit::catalog::Test;
+use crate::kit::costs::Costs;
 use crate::kit::current_slot;
 use crate::kit::report::Ended;
 use crate::options::{Place, Run};
@@ -149,6 +150,24 @@ impl<'a> Session<'a> {
             thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(20));
         }
+    }
+
+    /// Runs the worker with --costs. Returns its lines: kind, name and value. If the worker could
+    /// not measure, a line of another kind has the reason.
+    pub(crate) fn costs(&self, what: Costs) -> Result<Vec<[String; 3]>, Hopeless> {
+        let name = format!("--costs={what:?}").to_lowercase();
+        let status = self.run(&[name], &mut |session| session.reported())?;
+        let of = |line: &str| {
+            let fields: Vec<&str> = line.splitn(4, '\t').collect();
+            let [kind, _, name, value] = fields[..] else { return None };
+            Some([kind, name, value].map(str::to_owned))
+        };
+        let mut lines: Vec<_> = self.text("report").lines().filter_map(of).collect();
+        let ended = status.and_then(|status| status.code());
+        if ![Some(0), Some(i32::from(CANNOT))].contains(&ended) {
+            lines.push(["X".to_owned(), String::new(), self.why(status)]);
+        }
+        Ok(lines)
     }
 
     /// Runs the worker with --time, so that it prints a table of times.

@@ -14,6 +14,7 @@ use crate::kit::vtables::{self, Vtables};
 use crate::kit::{current_slot, stress, timing};
 use crate::minimal;
 use crate::options::Run;
+use crate::publish;
 use crate::sample::{Parts, fault};
 use crate::tests::module;
 use crate::user;
@@ -47,7 +48,7 @@ fn finalize() -> dtl_status_t {
 
 /// Opens a communicator on this rank, or on all ranks that are threads of this process, and calls
 /// `go` for each rank. Returns the first error, or true if `go` returned true for all ranks.
-fn on_ranks<E: Send + From<Refused> + From<Stop>>(
+pub(crate) fn on_ranks<E: Send + From<Refused> + From<Stop>>(
     run: &Run,
     kind: &str,
     threads: u64,
@@ -68,7 +69,7 @@ fn on_ranks<E: Send + From<Refused> + From<Stop>>(
 }
 
 /// Runs ranks that are threads of this process.
-fn on_threads<E: Send + From<Stop>>(
+pub(crate) fn on_threads<E: Send + From<Stop>>(
     run: &Run,
     threads: u64,
     go: impl Fn(i32) -> Result<bool, E> + Sync,
@@ -154,13 +155,13 @@ fn register(kind: &str, ranks: u64) -> Result<Option<Backend>, Refused> {
 
 /// Report file of the worker. Each line is written with one call, so that lines from different
 /// ranks are not interleaved.
-struct Report {
+pub(crate) struct Report {
     file: File,
 }
 
 impl Report {
     /// Writes a line: event, rank, test, detail.
-    fn write(&self, what: char, rank: i32, test: &str, detail: &str) {
+    pub(crate) fn write(&self, what: char, rank: i32, test: &str, detail: &str) {
         let detail = detail.replace(['\n', '\t'], " ");
         let _ = (&self.file).write_all(format!("{what}\t{rank}\t{test}\t{detail}\n").as_bytes());
     }
@@ -175,7 +176,7 @@ impl Report {
 }
 
 /// Reason why no test can be run.
-enum Halt {
+pub(crate) enum Halt {
     /// The backend does not exist, or its file cannot be loaded.
     Unable(String),
     /// The backend exists but fails before the first test begins: every test fails.
@@ -218,6 +219,7 @@ fn tests(run: &Run) -> ExitCode {
     let names = std::fs::read_to_string(names).unwrap_or_default();
     let tests: Vec<&Test> = names.lines().filter_map(catalog::find).collect();
     let outcome = match tests.first().map(|test| test.body) {
+        _ if run.worker.costs.is_some() => publish::measure(run, &report),
         _ if run.named.time => time(run),
         Some(Body::Ranks(_)) => of_ranks(run, &report, &tests),
         Some(Body::SlotComm(_)) => of_comm_slots(run, &report, &tests),
@@ -239,7 +241,7 @@ fn tests(run: &Run) -> ExitCode {
 }
 
 /// Returns the backend that the command line names. Registers or loads it if necessary.
-fn backend(run: &Run) -> Result<Backend, Halt> {
+pub(crate) fn backend(run: &Run) -> Result<Backend, Halt> {
     let said = |Refused { text, status, .. }: Refused| {
         Halt::Unable(format!("{text} ({})", name_of(status)))
     };
@@ -262,13 +264,13 @@ fn here(run: &Run) -> Result<Backend, Halt> {
     }
 }
 
-fn without_comm() -> Halt {
+pub(crate) fn without_comm() -> Halt {
     Halt::Absent("the backend has no comm table".to_owned())
 }
 
 /// Returns the function tables of the backend, for tests that call their functions directly. Fails
 /// if the backend cannot run here.
-fn tables(run: &Run) -> Result<&'static Vtables, Halt> {
+pub(crate) fn tables(run: &Run) -> Result<&'static Vtables, Halt> {
     here(run)?;
     vtables::tables().ok_or_else(|| {
         Halt::Absent("it is a backend of the library's own, without tables".to_owned())
@@ -277,7 +279,7 @@ fn tables(run: &Run) -> Result<&'static Vtables, Halt> {
 
 /// Returns the rank, the size and the job that a launcher has set for this process. Rank and size
 /// are -1 without a launcher.
-fn place() -> Place {
+pub(crate) fn place() -> Place {
     let launch = launch::from_environment().ok().flatten();
     let (rank, size, job) =
         launch.map_or((-1, -1, String::new()), |one| (one.rank, one.size, one.job));
@@ -447,7 +449,7 @@ fn out_of_step() -> ! {
 }
 
 /// Returns the name of the communicator kind under test, for example "shm".
-fn kind(run: &Run) -> Result<String, Halt> {
+pub(crate) fn kind(run: &Run) -> Result<String, Halt> {
     let built_in = |name: &str| ["self", "threads", "shm"].contains(&name);
     if let Some(kind) = run.kind.as_deref().filter(|kind| built_in(kind)) {
         return Ok(kind.to_owned());

@@ -149,6 +149,89 @@ fn results_are_written_as_json_and_junit() {
     );
 }
 
+/// The JSON of a report of these tests of backend sample, with the page on standard output.
+fn report_of(file: &Scratch, options: &str) -> (Output, serde_json::Value) {
+    let output = run(&format!("report --backend sample {options} --json {}", file.path()));
+    let json = serde_json::from_str(&file.text()).expect("JSON");
+    (output, json)
+}
+
+#[test]
+fn a_report_has_results_machine_and_costs() {
+    let file = Scratch::new("report", "");
+    let (output, json) = report_of(&file, "--only memory.host,comm.p2p.one_byte_arrives --ranks 2");
+    let text = out(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", err(&output));
+    assert!(text.starts_with("# Conformance of sample\n"), "{text}");
+    for part in ["\nmemory ", "| backend ", "| library ", "| machine: kernel ", "| device 0 "] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    assert!(json["passed"] == true && json["notes"] == serde_json::json!([]), "{json}");
+    let costs = json["costs"].as_array().expect("a list");
+    let names: Vec<_> = costs.iter().filter_map(|cost| cost["name"].as_str()).collect();
+    for name in [
+        "alloc and free, host, 4 KiB",
+        "copy from host to host, 64 KiB",
+        "launch of a task",
+        "event, recorded and awaited",
+        "message, 8 B",
+        "message, 64 KiB",
+        "allreduce, 8 B",
+    ] {
+        assert!(names.contains(&name), "no {name}: {names:?}");
+    }
+    let has = |key: &str| costs.iter().filter(|cost| cost[key].as_f64() > Some(0.0)).count();
+    assert!(has("library_ns") == costs.len() && has("slot_ns") >= 5, "{json}");
+}
+
+#[test]
+fn a_report_is_a_file_with_its_json_beside_it() {
+    let folder = std::env::temp_dir().join(format!("dtl-ctk-report-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (page, json) = (folder.join("page.md"), folder.join("page.json"));
+    let line = format!("report --backend null --only memory.host -o {}", page.display());
+    let output = run(&line);
+    assert_eq!((output.status.code(), out(&output)), (Some(0), String::new()), "{}", err(&output));
+    assert!(std::fs::read_to_string(&page).unwrap().starts_with("# Conformance of null\n"));
+    let same = run(&format!("compare {0} {0}", json.display()));
+    assert_eq!(same.status.code(), Some(0), "{}{}", out(&same), err(&same));
+    std::fs::remove_dir_all(&folder).unwrap();
+    let output = run(&line);
+    assert_eq!(output.status.code(), Some(3), "the folder is gone");
+    assert!(err(&output).contains("page.md: No such file"), "{}", err(&output));
+}
+
+#[test]
+fn reports_are_compared() {
+    let (good, bad) = (Scratch::new("good", ""), Scratch::new("bad", ""));
+    let only = "--only memory.host";
+    assert_eq!(report_of(&good, only).0.status.code(), Some(0));
+    let (output, _) = report_of(&bad, &format!("{only} --fault memory.kind_info.no_name"));
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert!(out(&output).contains("memory.host.named"), "{}", out(&output));
+    let output = run(&format!("compare {} {}", good.path(), bad.path()));
+    let text = out(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let row = text.lines().find(|line| line.contains("memory.host.named")).expect("a row");
+    assert!(row.contains("pass") && row.contains("failed"), "{row}");
+    assert!(text.contains("alloc and free, host"), "{text}");
+    let (other, device) = (Scratch::new("other", ""), "--only device.count");
+    assert_eq!(report_of(&other, device).0.status.code(), Some(0));
+    let wrong = |first: &str, why: &str| {
+        let output = run(&format!("compare {first} {}", good.path()));
+        assert_eq!(output.status.code(), Some(2), "{first}: {}", out(&output));
+        assert!(err(&output).contains(why), "{}", err(&output));
+    };
+    wrong(&other.path(), "no test in common");
+    wrong("/no/such.json", "/no/such.json: No such file");
+    wrong("/dev/zero", "/dev/zero: not a file");
+    wrong(&Scratch::new("text", "hello").path(), "no JSON");
+    wrong(&Scratch::new("list", "[]").path(), "not written by dtl-ctk report");
+    wrong(&Scratch::new("next", "{\"dtl_ctk_report\": 7}").path(), "dtl_ctk_report 1 is missing");
+    assert_eq!(run("report").status.code(), Some(2), "nothing to test");
+    assert_eq!(run("report --kind self --cases 5").status.code(), Some(2));
+}
+
 #[test]
 fn ranks_of_every_sort_run_named_tests() {
     for target in ["--kind self", "--kind threads", "--kind shm", "--backend sample"] {

@@ -1,6 +1,7 @@
-//! `dtl-info new-backend`: writes the sources of a plugin that compiles, loads and reports that it
-//! cannot run yet, with a comment on each function pointer of its vtables. The templates are in
-//! `template/`; this file fills in their placeholders.
+//! `dtl-info new-backend`: writes the sources of a plugin that compiles and loads, with a comment on
+//! each function pointer of its vtables. The exec component works on host threads as it stands; a
+//! plugin with other components reports that it cannot run yet. The templates are in `template/`,
+//! and the queues of exec in `examples-plugins/vcard`; this file fills in their placeholders.
 
 use clap::{Args, ValueEnum};
 use std::fmt::Write as _;
@@ -96,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<String, String> {
     let files = files(&options.name, &components, options.language);
     let folder = options.dir.clone().unwrap_or_else(|| PathBuf::from(&options.name));
     write(&folder, &files)?;
-    Ok(report(&folder, &files))
+    Ok(report(&folder, &files, &components))
 }
 
 fn check_name(name: &str) -> Result<(), String> {
@@ -138,6 +139,11 @@ fn files(name: &str, components: &[Component], language: Language) -> Vec<File> 
     for component in components {
         files.push(filled(format!("{}.{ending}", component.name()), component.source()));
     }
+    if components.contains(&Component::Exec) {
+        files.push(filled(format!("kernels.{ending}"), include_str!("template/kernels.c")));
+        files.extend(driver(&identifier(name), ending));
+        files.push(File { name: "builtin.bin".into(), text: format!("{name}:builtin\n") });
+    }
     files.push(filled(
         "expected-failures.toml".into(),
         include_str!("template/expected-failures.toml"),
@@ -145,6 +151,33 @@ fn files(name: &str, components: &[Component], language: Language) -> Vec<File> 
     files.push(filled("docs/backend.md".into(), include_str!("template/page.md")));
     files.push(filled("docs/adr.md".into(), include_str!("template/adr.md")));
     files
+}
+
+/// Returns the queues and binaries on host threads that stand in for the driver of an exec
+/// component. Their names begin with those of the backend, so that several backends can be linked
+/// into one program.
+fn driver(id: &str, ending: &str) -> [File; 4] {
+    let own = |name: String, text: &str| File {
+        name,
+        text: text
+            .replace("vc_", &format!("{id}_"))
+            .replace("QUEUE_H", &format!("{}_EXEC_QUEUE_H", id.to_uppercase()))
+            .replace("BINARY_H", &format!("{}_EXEC_BINARY_H", id.to_uppercase()))
+            .replace("\"queue.h\"", "\"exec_queue.h\"")
+            .replace("\"binary.h\"", "\"exec_binary.h\""),
+    };
+    [
+        own("exec_queue.h".into(), include_str!("../../../examples-plugins/vcard/queue.h")),
+        own(
+            format!("exec_queue.{ending}"),
+            include_str!("../../../examples-plugins/vcard/queue.c"),
+        ),
+        own("exec_binary.h".into(), include_str!("../../../examples-plugins/vcard/binary.h")),
+        own(
+            format!("exec_binary.{ending}"),
+            include_str!("../../../examples-plugins/vcard/binary.c"),
+        ),
+    ]
 }
 
 /// Returns the name as a C identifier.
@@ -164,8 +197,17 @@ fn values(name: &str, components: &[Component], language: Language) -> Vec<(&'st
         components.iter().map(|c| line(c.name())).collect::<String>()
     };
     let names: Vec<&str> = components.iter().map(|component| component.name()).collect();
-    let sources = each(&|component| format!(" {component}.{ending}"));
+    let has_exec = components.contains(&Component::Exec);
+    let mut sources = each(&|component| format!(" {component}.{ending}"));
+    let mut declarations = each(&|name| format!("dtl_{name}_vtable_t {id}_{name}_table(void);\n"));
+    if has_exec {
+        for file in ["kernels", "exec_queue", "exec_binary"] {
+            sources += &format!(" {file}.{ending}");
+        }
+        declarations += &format!("void {id}_add_kernels(dtl_exec_vtable_t *table);\n");
+    }
     let of_language = |c: &str, cpp: &str| (if is_c { c } else { cpp }).to_owned();
+    let if_exec = |text: String| if has_exec { text } else { String::new() };
     vec![
         ("NAME", name.to_owned()),
         ("UPPER", id.to_uppercase()),
@@ -181,7 +223,12 @@ fn values(name: &str, components: &[Component], language: Language) -> Vec<(&'st
         ),
         ("LANGUAGE", of_language("C", "CXX")),
         ("STANDARD", of_language("c_std_11", "cxx_std_17")),
-        ("DECLARATIONS", each(&|name| format!("dtl_{name}_vtable_t {id}_{name}_table(void);\n"))),
+        ("AVAILABLE", available(components, &format!("plugin.{ending}"))),
+        ("DECLARATIONS", declarations),
+        ("PACKAGES", if_exec("find_package(Threads REQUIRED)\n".to_owned())),
+        ("LINKS", if_exec(LINKS.to_owned())),
+        ("BINARY", if_exec(BINARY.to_owned())),
+        ("ENDING", ending.to_owned()),
         (
             "TABLES",
             each(&|name| format!("    const dtl_{name}_vtable_t {name} = {id}_{name}_table();\n")),
@@ -191,9 +238,37 @@ fn values(name: &str, components: &[Component], language: Language) -> Vec<(&'st
         ("COMPONENTS", names.join(" ")),
         ("COMPONENTS_LIST", names.join(", ")),
         ("RANKS", if has_comm { " --ranks 3".to_owned() } else { String::new() }),
+        ("RANKS_NOTE", if has_comm { RANKS_NOTE.to_owned() } else { String::new() }),
         ("COMM_CHOICE", if has_comm { format!(", `DTL_COMM={name}`") } else { String::new() }),
         ("ID", id),
     ]
+}
+
+/// Comment in front of the conformance test of a comm component.
+const RANKS_NOTE: &str = "# Ranks are processes. `--ranks-as threads` is for transports whose ranks \
+                          are threads of one process.\n";
+
+/// Arguments of dtl-ctk for the conformance test of an exec component: kernels that the backend has.
+const BINARY: &str = "\n         --binary \"${CMAKE_CURRENT_SOURCE_DIR}/builtin.bin\" --kernel add \
+                      --signature pi";
+
+/// Line of CMake that links what an exec component needs.
+const LINKS: &str =
+    "    target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})\n";
+
+/// Returns the body of is_available. Only a backend without unwritten slots is available.
+fn available(components: &[Component], plugin: &str) -> String {
+    if components == [Component::Exec] {
+        return "    (void)self, (void)why, (void)cap;\n    \
+                *out_yes = 1; /* on host threads; check for your hardware instead */\n"
+            .to_owned();
+    }
+    format!(
+        "    (void)self;\n    \
+         *out_yes = 0; /* 1 when the slots are written */\n    \
+         snprintf(why, cap,\n             \
+         \"its slots are still those of the template; is_available in {plugin} reports this\");\n"
+    )
 }
 
 fn fill(template: &str, values: &[(&str, String)]) -> String {
@@ -239,17 +314,22 @@ fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-fn report(folder: &Path, files: &[File]) -> String {
+fn report(folder: &Path, files: &[File], components: &[Component]) -> String {
     let mut text = String::new();
     for file in files {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", folder.join(&file.name).display());
     }
     let folder = folder.display();
+    let next = if components == [Component::Exec] {
+        "It runs on host threads: replace the queues and binaries by those of your driver."
+    } else {
+        "Then write the slots, and let is_available say 1."
+    };
     text += &format!(
-        "Next:\n  cmake -S {folder} -B {folder}/build && cmake --build {folder}/build && ctest \
-         --test-dir {folder}/build\n(with -DCMAKE_PREFIX_PATH=FOLDER for the first, if libdtl is \
-         installed in a folder of its own)\nThen write the slots, and let is_available say 1.\n"
+        "Next:\n  cmake -S {folder} -B {folder}/build -DCMAKE_BUILD_TYPE=Release && cmake --build \
+         {folder}/build && ctest --test-dir {folder}/build\n(with -DCMAKE_PREFIX_PATH=FOLDER for the first, if libdtl is \
+         installed in a folder of its own)\n{next}\n"
     );
     text
 }

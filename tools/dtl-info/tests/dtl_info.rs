@@ -300,6 +300,9 @@ fn names_are_explained() {
         ("MPI_Send", "dtl_comm_send\n"),
         ("cudaMalloc", "dtl_mem_alloc\n"),
         ("libdtl", "1. Names and order."),
+        ("dtl_add_backend", "dtl_add_backend(NAME <name> [MODULE | SHARED] [STATIC] SOURCES"),
+        ("dtl_add_backend", "share/doc/dtl/how-to/write-a-plugin.md"),
+        ("DTL_ADD_ENVIRONMENT", "PACKAGES       Each one is"),
     ] {
         assert!(explained(name).contains(part), "{name}");
     }
@@ -315,6 +318,8 @@ fn an_unknown_name_is_refused_with_its_likes() {
         text.contains("dtl_comm_sned: did you mean") && text.contains("dtl_comm_send"),
         "{text}"
     );
+    let text = err(&run(&["explain", "dtl_add_backends"], &[]));
+    assert!(text.contains("did you mean") && text.contains("dtl_add_backend"), "{text}");
     let text = err(&run(&["explain", "4711"], &[]));
     assert!(text.contains("4711") && text.contains("dtl-info --env"), "{text}");
     assert_eq!(run(&["explain"], &[]).status.code(), Some(2));

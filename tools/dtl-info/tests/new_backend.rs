@@ -1,5 +1,6 @@
 //! Tests of `dtl-info new-backend`: its files compile without a warning, in C and C++, with gcc and
-//! clang; the plugin loads and reports that it cannot run yet; no file is overwritten.
+//! clang; the plugin loads and reports that it cannot run yet, except for the exec component, which
+//! works as written; no file is overwritten.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -71,7 +72,7 @@ fn compile(compiler: &str, standard: &str, folder: &Path, ending: &str) -> Optio
         "-shared",
         "-fvisibility=hidden",
     ]);
-    command.args([standard, "-DDTL_BACKEND_PRIORITY=(0)", "-I"]);
+    command.args([standard, "-DDTL_BACKEND_PRIORITY=(0)", "-pthread", "-I"]);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include"));
     let Ok(output) = command.args(sources(folder, ending)).arg("-o").arg(&file).output() else {
         println!("skipped: {compiler} is not installed");
@@ -111,6 +112,136 @@ fn the_template_compiles_and_loads() {
             let wanted = "my-dev.2 (device, memory, transfer, exec, comm; cannot run here: its slots are still";
             assert!(probed.status.success() && said.contains(wanted), "{compiler}: {said}");
         }
+    }
+}
+
+/// Runs the conformance tests of the exec component. Kernels are those of a binary: a file, and the
+/// name of a kernel that adds an int to each element.
+fn conformance(plugin: &Path, binary: &Path) -> Output {
+    let mut command = Command::new(program("dtl-ctk"));
+    command.args(["run", "--component", "exec", "--kernel", "add", "--signature", "pi"]);
+    command.arg("--plugin").arg(plugin).arg("--binary").arg(binary);
+    command.output().unwrap()
+}
+
+#[test]
+fn exec_works_as_written() {
+    let folder = Folder::new("exec");
+    for (language, ending, standard, compiler) in
+        [("c", "c", "-std=c11", "gcc"), ("c++", "cpp", "-std=c++17", "g++")]
+    {
+        let arguments =
+            ["new-backend", "queue", "--components", "exec", "--language", language, "--dir"];
+        let written = folder.dtl_info(&[&arguments[..], &[language]].concat());
+        assert!(written.status.success(), "{}", said(&written));
+        assert!(said(&written).contains("It runs on host threads"), "{}", said(&written));
+        let sources = folder.0.join(language);
+        let Some(file) = compile(compiler, standard, &sources, ending) else { continue };
+        let output = conformance(&file, &sources.join("builtin.bin"));
+        assert!(output.status.success(), "{language}: {}", said(&output));
+    }
+}
+
+/// Prints what the backend "ram" answers to a kernel without a signature and to launches that it
+/// must refuse.
+const REFUSED: &str = r#"
+#include <dtl.h>
+#include <stdio.h>
+
+static void say(dtl_status_t status)
+{
+    printf("%s: %s\n", dtl_status_name(status), status == DTL_SUCCESS ? "" : dtl_last_error());
+}
+
+int main(void)
+{
+    dtl_backend_t ram;
+    dtl_source_t source = DTL_SOURCE_INIT;
+    dtl_launch_t launch = DTL_LAUNCH_INIT;
+    dtl_module_t module;
+    dtl_kernel_t kernel;
+    dtl_stream_t stream;
+    int32_t number = 0, *to = &number;
+    const void *args[] = {&to, &number};
+    const uint64_t sizes[] = {sizeof to, sizeof number};
+    source.text = "ram:builtin";
+    source.language = DTL_LANGUAGE_BINARY;
+    DTL_CHECK(dtl_backend_get("ram", &ram));
+    DTL_CHECK(dtl_stream_create(ram, 0, 0, &stream));
+    DTL_CHECK(dtl_module_compile(ram, 0, &source, &module));
+    say(dtl_kernel_get(module, "add", NULL, &kernel));
+    DTL_CHECK(dtl_kernel_get(module, "add", "pi", &kernel));
+    say(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 1));
+    launch.shared_bytes = 64;
+    say(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 2));
+    DTL_CHECK(dtl_kernel_destroy(kernel));
+    DTL_CHECK(dtl_module_destroy(module));
+    DTL_CHECK(dtl_stream_destroy(stream));
+    return 0;
+}
+"#;
+
+/// Compiles and runs a program that finds the plugin. Returns what it prints.
+fn run_with(folder: &Path, plugin: &Path, source: &str) -> String {
+    let near = program("dtl-ctk").parent().unwrap().to_owned();
+    let library = [near.join("libdtl.so"), near.join("deps/libdtl.so")];
+    let library = library.into_iter().find(|path| path.exists()).expect("cargo builds libdtl.so");
+    for name in ["libdtl.so", "libdtl.so.0.2"] {
+        std::os::unix::fs::symlink(&library, folder.join(name)).unwrap();
+    }
+    fs::write(folder.join("program.c"), source).unwrap();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
+    let mut command = Command::new("gcc");
+    command.arg("-I").arg(include).args(["program.c", "-L.", "-ldtl", "-Wl,-rpath,$ORIGIN"]);
+    let compiled = command.args(["-o", "program"]).current_dir(folder).output().unwrap();
+    assert!(compiled.status.success(), "{}", said(&compiled));
+    let mut command = Command::new(folder.join("program"));
+    let output = command.env("DTL_PLUGIN_PATH", plugin).output().unwrap();
+    assert!(output.status.success(), "{:?}: {}", output.status, said(&output));
+    said(&output)
+}
+
+/// With memory the kernels of the template compute, whether built in or from a file. Without a
+/// signature there are none, and a launch that the kernels do not take is refused.
+#[test]
+fn kernels_of_the_template_compute() {
+    let folder = Folder::new("kernels");
+    let components = "device,memory,transfer,exec";
+    let written = folder.dtl_info(&["new-backend", "ram", "--components", components]);
+    assert!(written.status.success(), "{}", said(&written));
+    let sources = folder.0.join("ram");
+    let steps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples-plugins/steps/ram");
+    for entry in fs::read_dir(steps).unwrap().flatten() {
+        fs::copy(entry.path(), sources.join(entry.file_name())).unwrap();
+    }
+    let plugin = sources.join("plugin.c");
+    let text = fs::read_to_string(&plugin).unwrap();
+    fs::write(&plugin, text.replace("*out_yes = 0;", "*out_yes = 1;")).unwrap();
+    let Some(file) = compile("gcc", "-std=c11", &sources, "c") else { return };
+    let kernel = folder.0.join("add.c");
+    let text = "#include <stdint.h>\n\
+        void add(const uint64_t position[3], const void *const *args)\n\
+        {\n    (*(int32_t *const *)args[0])[position[0]] += *(const int32_t *)args[1];\n}\n";
+    fs::write(&kernel, text).unwrap();
+    let binary = folder.0.join("add.bin");
+    let mut command = Command::new("gcc");
+    command.args(["-fPIC", "-shared"]).arg(&kernel).arg("-o").arg(&binary);
+    let compiled = command.output().unwrap();
+    assert!(compiled.status.success(), "{}", said(&compiled));
+    for binary in [sources.join("builtin.bin"), binary] {
+        let output = conformance(&file, &binary);
+        let text = said(&output);
+        assert!(output.status.success() && !text.contains("no memory"), "{text}");
+    }
+    let text = run_with(&folder.0, &file, REFUSED);
+    let refused = [
+        ("DTL_ERROR_INVALID_ARGUMENT", "kernel \"add\" needs a signature: the binary has no types"),
+        ("DTL_ERROR_INVALID_ARGUMENT", "1"),
+        ("DTL_ERROR_NOT_SUPPORTED", "shared_bytes of the launch is 64"),
+    ];
+    assert_eq!(text.lines().count(), refused.len(), "{text}");
+    for (line, (status, words)) in text.lines().zip(refused) {
+        assert!(line.starts_with(status) && line.contains(words), "{line}");
     }
 }
 

@@ -287,6 +287,10 @@ fn an_exception_out_of_load_is_a_crash_and_out_of_a_slot_is_named() {
     folder.plugin("throws.so", "bad.c", &["-x", "c++", "-DTHROWS_IN_SLOT", "-lstdc++"]);
     let text = String::from_utf8(info(&[], Some(&folder.0)).stderr).unwrap();
     assert!(text.contains("backend bad: an exception left device.count"), "{text}");
+    let file =
+        folder.plugin("throws.so", "bad.c", &["-x", "c++", "-DTHROWS_IN_DESTROY", "-lstdc++"]);
+    let text = String::from_utf8(info(&["--probe", file.to_str().unwrap()], None).stderr).unwrap();
+    assert!(text.contains("backend bad: an exception left destroy"), "{text}");
 }
 
 #[test]
@@ -364,7 +368,7 @@ fn with_header(folder: &Folder, name: &str, change: impl Fn(String) -> String) -
 }
 
 const ISEND: &str = "    dtl_status_t (*isend)(";
-const LAST: &str = "    dtl_status_t (*coll_start)(";
+const LAST: &str = "    dtl_status_t (*mem_deregister)(";
 
 #[test]
 fn a_header_with_another_layout_is_refused_by_struct_and_field() {
@@ -401,7 +405,7 @@ fn resized(header: &str, step: i32) -> String {
     let rows = count.parse::<i32>().unwrap() + step;
     let header =
         swap(header, &format!("DTL_LAYOUT_COUNT {count}u"), &format!("DTL_LAYOUT_COUNT {rows}u"));
-    let row = "DTL_LAYOUT_FIELD(dtl_comm_vtable_t, coll_start),";
+    let row = "DTL_LAYOUT_FIELD(dtl_comm_vtable_t, mem_deregister),";
     if step < 0 {
         let header = swap(&swap(&header, row, ""), last, "");
         return swap(&header, init, &swap(init, ", NULL}", "}"));

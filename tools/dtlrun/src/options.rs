@@ -8,7 +8,9 @@ const AFTER: &str = "\
 Each rank finds DTL_RANK, DTL_SIZE, DTL_LOCAL_RANK, DTL_LOCAL_SIZE and DTL_JOB in its environment. \
 Rank 0 reads dtlrun's input, the others read nothing. Ctrl-C and SIGTERM reach every rank; when \
 dtlrun \
-itself is killed, the ranks are killed too.
+itself is killed, the ranks are killed too. Ranks may start more (dtl_comm_grow): dtlrun numbers \
+these \
+processes after the first ones.
 
 Exit status: 0 if all ranks succeed; else that of the first rank that failed (128 + number for a \
 signal); \
@@ -19,12 +21,15 @@ head.
 
 Example: dtlrun -n 4 --prefix ./solver --steps 100";
 
+/// Maximum number of ranks of a job.
+pub(crate) const MOST_RANKS: u32 = 1024;
+
 /// Run a program as several ranks on this machine.
 #[derive(Parser)]
 #[command(name = "dtlrun", version, after_help = AFTER, max_term_width = 100)]
 pub(crate) struct Options {
     /// Number of ranks
-    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     pub(crate) ranks: u32,
 
     /// Action after the failure of a rank: "wait:TIME" gives the others TIME to exit, "kill" ends

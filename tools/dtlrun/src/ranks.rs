@@ -12,27 +12,50 @@ use subprocess::{Setup, allowed_cpus, prepare, random_u64};
 
 /// Process of a rank.
 pub(crate) struct Rank {
+    /// Number in messages and prefixes: its rank, or the next free number if it was started later.
     pub(crate) number: u32,
     pub(crate) child: Child,
     /// True if the process is not known to have ended.
     pub(crate) runs: bool,
 }
 
-/// Starts all ranks. If one of them cannot be started, kills those that were already started.
-pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
+/// Job whose ranks are started.
+pub(crate) struct Job<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) size: u32,
+    /// Kind of the communicator that the ranks open; `None` if the environment determines it.
+    pub(crate) kind: Option<&'a str>,
+    /// Name of the socket for requests; empty if there is none.
+    pub(crate) launcher: &'a str,
+}
+
+/// Rank to start, and the number of its process.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) rank: u32,
+    pub(crate) number: u32,
+}
+
+/// Starts ranks of a job. If one of them cannot be started, kills those that were already started.
+pub(crate) fn start(
+    options: &Options,
+    job: &Job<'_>,
+    places: &[Place],
+) -> Result<Vec<Rank>, Failure> {
     let Some((program, arguments)) = options.command.split_first() else {
         return Err(Failure { text: "no program named".to_string(), code: 125 });
     };
-    let job = job_name().map_err(|error| Failure::own("random job name", &error))?;
     let cpus = cpus(options)?;
     let mut ranks: Vec<Rank> = Vec::new();
-    for number in 0..options.ranks {
+    for &Place { rank, number } in places {
         let mut command = Command::new(program);
         command.args(arguments);
-        for (name, value) in [("RANK", number), ("LOCAL_RANK", number), ("SIZE", options.ranks)] {
+        for (name, value) in [("RANK", rank), ("LOCAL_RANK", rank), ("SIZE", job.size)] {
             command.env(format!("DTL_{name}"), value.to_string());
         }
-        command.env("DTL_LOCAL_SIZE", options.ranks.to_string()).env("DTL_JOB", &job);
+        command.env("DTL_LOCAL_SIZE", job.size.to_string()).env("DTL_JOB", job.name);
+        command.env("DTL_LAUNCHER", job.launcher);
+        command.envs(job.kind.map(|kind| ("DTL_COMM", kind)));
         command.stdin(if number == 0 { Stdio::inherit() } else { Stdio::null() });
         if options.prefix {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -93,7 +116,7 @@ fn not_started(program: &OsStr, error: &std::io::Error) -> Failure {
     }
 }
 
-fn job_name() -> std::io::Result<String> {
+pub(crate) fn job_name() -> std::io::Result<String> {
     Ok(format!("dtlrun-{:016x}{:016x}", random_u64()?, random_u64()?))
 }
 

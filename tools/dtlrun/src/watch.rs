@@ -3,6 +3,7 @@
 use crate::options::{OnFailure, Options};
 use crate::output::{Output, READER_GONE, Stream, streams_of};
 use crate::ranks::Rank;
+use crate::requests::{GRACE, Requests};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -10,35 +11,37 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use subprocess::{Signals, reset_sigchld, send_signal, wait_readable};
 
-/// Time between SIGTERM and SIGKILL.
-const MERCY: Duration = Duration::from_secs(2);
-
 /// Supervisor of the ranks, which handles signals, failures and the end of the job.
-pub(crate) struct Watch {
+pub(crate) struct Watch<'a> {
+    options: &'a Options,
     signals: Signals,
-    on_failure: OnFailure,
+    /// Socket for requests; `None` if the system has refused it.
+    requests: Option<Requests>,
+    /// Name of that socket; empty if there is none.
+    launcher: String,
     output: Output,
-    /// Next step in ending the remaining ranks, and the time at which it is due.
-    next: Option<(Instant, Step)>,
+    /// Next signal that ends the remaining ranks, and the time at which it is due.
+    next: Option<(Instant, i32)>,
     /// Exit status of the first rank that failed.
     code: u8,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Terminate,
-    Kill,
-}
-
-impl Watch {
+impl<'a> Watch<'a> {
     /// Blocks the signals that dtlrun handles and creates a descriptor from which they are read.
     /// Called before the ranks start, so that no signal is missed.
-    pub(crate) fn new(options: &Options) -> std::io::Result<Watch> {
+    pub(crate) fn new(options: &'a Options, job: &str) -> std::io::Result<Watch<'a>> {
         reset_sigchld();
         let signals =
             Signals::take_over(&[libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
         let output = Output::new()?;
-        Ok(Watch { signals, on_failure: options.on_failure, output, next: None, code: 0 })
+        let requests = Requests::new(job).ok();
+        let launcher = if requests.is_some() { job.to_owned() } else { String::new() };
+        Ok(Watch { options, signals, requests, launcher, output, next: None, code: 0 })
+    }
+
+    /// Returns the name of the socket on which the ranks request more processes.
+    pub(crate) fn launcher(&self) -> &str {
+        &self.launcher
     }
 
     /// Waits until all ranks have ended. Returns the exit status of the job.
@@ -48,6 +51,9 @@ impl Watch {
             self.wait(&mut streams);
             self.pass_on_signals(&ranks);
             self.reap(&mut ranks);
+            let mut more = self.start_more(&ranks);
+            streams.extend(streams_of(&mut more));
+            ranks.append(&mut more);
             self.act(&ranks);
         }
         for stream in &mut streams {
@@ -59,15 +65,30 @@ impl Watch {
         if self.code == 0 { self.output.failure().unwrap_or(0) } else { self.code }
     }
 
+    /// Starts the processes that a rank has requested.
+    fn start_more(&mut self, ranks: &[Rank]) -> Vec<Rank> {
+        let Some(requests) = &mut self.requests else { return Vec::new() };
+        let started = ranks.len() as u32;
+        let refusal = self.next.map(|_| {
+            "dtlrun ends the job, because a rank has failed: start it with --on-failure=continue"
+        });
+        let more = requests.serve(self.options, &self.launcher, started, refusal);
+        requests.take_ended().into_iter().for_each(|(rank, status)| self.note(rank, status));
+        more
+    }
+
     fn wait(&mut self, streams: &mut Vec<Stream>) {
         let mut fds = vec![self.signals.as_fd()];
+        fds.extend(self.requests.iter().flat_map(Requests::descriptors));
+        let own = fds.len();
         fds.extend(streams.iter().map(Stream::descriptor));
-        let left = self.next.map_or(Duration::from_secs(3600), |(at, _)| {
-            at.saturating_duration_since(Instant::now())
-        });
+        let due = self.requests.as_ref().and_then(Requests::next_due);
+        let due = due.into_iter().chain(self.next.map(|(at, _)| at)).min();
+        let left = due
+            .map_or(Duration::from_secs(3600), |at| at.saturating_duration_since(Instant::now()));
         let timeout = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
         let ready = wait_readable(&fds, timeout).unwrap_or_default();
-        let mut speaks = ready.into_iter().skip(1);
+        let mut speaks = ready.into_iter().skip(own);
         let output = &mut self.output;
         streams.retain_mut(|stream| {
             let is_open = !speaks.next().unwrap_or(false) || stream.pump(output);
@@ -91,53 +112,61 @@ impl Watch {
         for rank in ranks.iter_mut().filter(|rank| rank.runs) {
             if let Ok(Some(status)) = rank.child.try_wait() {
                 rank.runs = false;
-                self.note(rank.number, status);
+                let text = failure_of(status).map(|(text, _)| text);
+                let text = text.unwrap_or_else(|| "exited with status 0".to_owned());
+                let requests = self.requests.as_mut();
+                if !requests.is_some_and(|requests| requests.note_end(rank.number, status, &text)) {
+                    self.note(rank.number, status);
+                }
             }
         }
     }
 
     fn note(&mut self, rank: u32, status: ExitStatus) {
         let Some((text, code)) = failure_of(status) else { return };
-        let others_were_told = self.next.is_some_and(|(_, step)| step == Step::Kill);
-        // Whose reader has gone is no news, either.
+        // Two ends are not reported: by a signal of dtlrun, and because the reader of the output has
+        // closed it.
+        let sigterm_was_sent = self.next.is_some_and(|(_, signal)| signal == libc::SIGKILL);
         let ended_by_reader = code == READER_GONE && self.output.failure() == Some(READER_GONE);
-        // Those whom we ended ourselves are no news.
-        if !others_were_told && !ended_by_reader {
+        if !sigterm_was_sent && !ended_by_reader {
             say(&format!("rank {rank} {text}"));
         }
         if self.code != 0 {
             return;
         }
         self.code = code;
-        match self.on_failure {
-            OnFailure::Wait(time) => self.next = Some((Instant::now() + time, Step::Terminate)),
-            OnFailure::Kill => self.next = Some((Instant::now(), Step::Terminate)),
+        match self.options.on_failure {
+            OnFailure::Wait(time) => self.next = Some((Instant::now() + time, libc::SIGTERM)),
+            OnFailure::Kill => self.next = Some((Instant::now(), libc::SIGTERM)),
             OnFailure::Continue => {}
         }
     }
 
-    /// If the next step in ending the remaining ranks is due, performs it.
+    /// Sends the signals that are due: to the processes of failed requests, and to the remaining
+    /// ranks of a job that ends.
     fn act(&mut self, ranks: &[Rank]) {
-        let Some((at, step)) = self.next else { return };
-        let left: Vec<String> =
-            ranks.iter().filter(|rank| rank.runs).map(|rank| rank.number.to_string()).collect();
-        if Instant::now() < at || left.is_empty() {
+        while let Some((some, signal)) = self.requests.as_mut().and_then(Requests::take_due) {
+            end(ranks.get(some).unwrap_or_default(), signal);
+        }
+        let Some((at, signal)) = self.next else { return };
+        if Instant::now() < at || !ranks.iter().any(|rank| rank.runs) {
             return;
         }
-        match step {
-            Step::Terminate => {
-                say(&format!("ending rank {}", left.join(", ")));
-                send(ranks, libc::SIGTERM);
-                // A stopped process handles no SIGTERM.
-                send(ranks, libc::SIGCONT);
-                self.next = Some((Instant::now() + MERCY, Step::Kill));
-            }
-            Step::Kill => {
-                send(ranks, libc::SIGKILL);
-                self.next = Some((Instant::now() + MERCY, Step::Kill));
-            }
-        }
+        end(ranks, signal);
+        self.next = Some((Instant::now() + GRACE, libc::SIGKILL));
     }
+}
+
+/// Sends a signal that ends processes to those of `ranks` that still run.
+fn end(ranks: &[Rank], signal: i32) {
+    let left: Vec<String> =
+        ranks.iter().filter(|rank| rank.runs).map(|rank| rank.number.to_string()).collect();
+    if signal == libc::SIGTERM && !left.is_empty() {
+        say(&format!("ending rank {}", left.join(", ")));
+    }
+    send(ranks, signal);
+    // A stopped process handles no SIGTERM.
+    send(ranks, libc::SIGCONT);
 }
 
 fn send(ranks: &[Rank], number: i32) {
@@ -154,40 +183,15 @@ pub(crate) fn say(text: &str) {
 fn failure_of(status: ExitStatus) -> Option<(String, u8)> {
     if let Some(number) = status.signal() {
         let code = u8::try_from(128 + number).unwrap_or(u8::MAX);
-        let core = if status.core_dumped() { ", core dumped" } else { "" };
-        return Some((
-            format!("was killed by signal {number} ({}){core}", signal_name(number)),
-            code,
-        ));
+        // "signal: 6 (SIGABRT) (core dumped)"
+        let shown =
+            status.to_string().replace(": ", " ").replace(" (core dumped)", ", core dumped");
+        return Some((format!("was killed by {shown}"), code));
     }
     match status.code() {
         Some(0) | None => None,
         Some(code) => {
             Some((format!("exited with status {code}"), u8::try_from(code).unwrap_or(u8::MAX)))
         }
-    }
-}
-
-fn signal_name(number: i32) -> &'static str {
-    match number {
-        libc::SIGHUP => "SIGHUP",
-        libc::SIGINT => "SIGINT",
-        libc::SIGQUIT => "SIGQUIT",
-        libc::SIGILL => "SIGILL",
-        libc::SIGTRAP => "SIGTRAP",
-        libc::SIGABRT => "SIGABRT",
-        libc::SIGBUS => "SIGBUS",
-        libc::SIGFPE => "SIGFPE",
-        libc::SIGKILL => "SIGKILL",
-        libc::SIGUSR1 => "SIGUSR1",
-        libc::SIGSEGV => "SIGSEGV",
-        libc::SIGUSR2 => "SIGUSR2",
-        libc::SIGPIPE => "SIGPIPE",
-        libc::SIGALRM => "SIGALRM",
-        libc::SIGTERM => "SIGTERM",
-        libc::SIGXCPU => "SIGXCPU",
-        libc::SIGXFSZ => "SIGXFSZ",
-        libc::SIGSYS => "SIGSYS",
-        _ => "see signal(7)",
     }
 }

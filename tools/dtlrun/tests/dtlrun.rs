@@ -11,7 +11,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -50,6 +52,82 @@ fn the_environment_of_each_rank() {
     let jobs: Vec<String> =
         (0..2).map(|_| job(&run(&["-n", "1", "sh", "-c", "echo $DTL_JOB"]))).collect();
     assert_ne!(jobs[0], jobs[1]);
+}
+
+/// Sends a line to a dtlrun, whose socket has this name, and returns the connection.
+fn connect(name: &str, line: &str) -> BufReader<UnixStream> {
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let mut stream = UnixStream::connect_addr(&address).expect("dtlrun listens");
+    stream.write_all(line.as_bytes()).unwrap();
+    BufReader::new(stream)
+}
+
+/// Returns the next line of a dtlrun.
+fn next_line(stream: &mut BufReader<UnixStream>) -> String {
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+#[test]
+fn ranks_may_request_more() {
+    // The first process waits for a line of its input; those that start later have none and fail.
+    let script = "echo $DTL_LAUNCHER $DTL_RANK/$DTL_SIZE $DTL_LOCAL_RANK/$DTL_LOCAL_SIZE \
+                  $DTL_JOB $DTL_COMM; read line; test $DTL_RANK = 0";
+    let mut child = dtlrun(&["-n", "1", "--prefix", "sh", "-c", script])
+        .env_remove("DTL_COMM")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let first = lines.next().unwrap();
+    let name = first.split(' ').nth(1).unwrap().to_owned();
+    assert_eq!(first, format!("[0] {name} 0/1 0/1 {name}"));
+    // A process that says nothing delays the others, but not for long.
+    let silent = UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    let mut again = connect(&name, "start again 1 3 shm\n");
+    assert_eq!(next_line(&mut again), "started");
+    drop(silent);
+    let mut more: Vec<String> = (0..2).map(|_| lines.next().unwrap()).collect();
+    more.sort();
+    let expected = |number: u32| format!("[{number}] {name} {number}/3 {number}/3 again shm");
+    assert_eq!(more, [expected(1), expected(2)]);
+    // Both end without joining.
+    let mut ends = [next_line(&mut again), next_line(&mut again)];
+    ends.sort();
+    assert!(ends.iter().zip(1..).all(|(end, rank)| end.starts_with(&format!("ended {rank} "))));
+    // Numbers continue where the last ones were, whatever the rank is.
+    let mut third = connect(&name, "start third 1 2 shm\n");
+    assert_eq!(next_line(&mut third), "started");
+    assert_eq!(lines.next().unwrap(), format!("[3] {name} 1/2 1/2 third shm"));
+    let mut joining = connect(&name, "join third 1\n");
+    while next_line(&mut third) != "joined 1" {}
+    third.get_mut().write_all(b"go\n").unwrap();
+    assert_eq!(next_line(&mut joining), "go");
+    // The connection of a request that failed is closed before "go".
+    let mut failed = connect(&name, "start fourth 1 2 shm\n");
+    assert_eq!(next_line(&mut failed), "started");
+    let mut joining = connect(&name, "join fourth 1\n");
+    while next_line(&mut failed) != "joined 1" {}
+    drop(failed);
+    assert!(next_line(&mut joining).contains("has failed"));
+    for (line, part) in [
+        ("start job 2 2 shm\n", "new_ranks 0: "),
+        ("start job 1 1025 shm\n", "at most 1024"),
+        ("start job one 2 shm\n", "not numbers"),
+        ("join job 1\n", "has failed"),
+        ("hello\n", "does not support"),
+        ("\n", "does not support"),
+    ] {
+        let reply = next_line(&mut connect(&name, line));
+        assert!(reply.contains(part), "{line}: {reply}");
+    }
+    // The processes that failed were no failure of the job, because no request has succeeded.
+    third.get_mut().write_all(b"ok\n").unwrap();
+    while !next_line(&mut connect(&name, "start sixth 1 2 shm\n")).contains("a rank has failed") {}
+    child.stdin.take().unwrap().write_all(b"end\n").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// Structs from which all structs that pass between a plugin and the library are reachable, and the
 /// argument structs of dispatch handlers, which are passed as `void *`.
-const ROOTS: [&str; 7] = [
+const ROOTS: [&str; 9] = [
     "dtl_host_api_t",
     "dtl_plugin_t",
     "dtl_backend_vtable_t",
@@ -16,6 +16,8 @@ const ROOTS: [&str; 7] = [
     "dtl_dispatch_copy_t",
     "dtl_dispatch_launch_t",
     "dtl_dispatch_compile_t",
+    "dtl_dispatch_free_t",
+    "dtl_dispatch_instrument_t",
 ];
 const WIDTH: usize = 98;
 

@@ -28,6 +28,11 @@ extern "C" {
 #define DTL_PLUGIN_EXPORT __attribute__((visibility("default")))
 #endif
 
+/// Nonzero if the library has the function `member` of dtl_host_api_t, which an older library than
+/// this header may lack.
+#define DTL_HOST_HAS(host, member)                                                                \
+    ((host)->struct_size >= offsetof(dtl_host_api_t, member) + sizeof((host)->member))
+
 /// The dtl_layout_t of a whole struct, and of one of its fields.
 #define DTL_LAYOUT_STRUCT(type) {#type, NULL, 0, (uint32_t)sizeof(type), 0}
 #define DTL_LAYOUT_FIELD(type, member)                                                            \

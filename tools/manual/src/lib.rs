@@ -155,7 +155,7 @@ impl<'a> Item<'a> {
 }
 
 /// Returns a text with the paths of documents as they are installed.
-fn installed(text: &str) -> String {
+pub fn installed(text: &str) -> String {
     text.replace("docs/", "share/doc/dtl/")
 }
 

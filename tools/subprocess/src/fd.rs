@@ -47,6 +47,24 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns true if the process at the other end of a UNIX socket belongs to this user.
+pub fn is_own_peer(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: three integers, for which zeros are values.
+    let mut peer: libc::ucred = unsafe { std::mem::zeroed() };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: the structure has `size` bytes, and both are written during the call only.
+    let got = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut peer).cast(), &raw mut size)
+    };
+    if got != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: takes nothing, and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    Ok(peer.uid == own)
+}
+
 /// Waits until one of the descriptors is readable or at end of file, until `timeout_ns` has passed,
 /// or until a signal interrupts the wait. Returns for each descriptor whether it is ready; after a
 /// signal, all are reported as not ready.

@@ -14,7 +14,7 @@ mod signals;
 mod start;
 
 pub use cpus::{allowed_cpus, bind};
-pub use fd::{is_open, set_nonblocking, wait_readable};
+pub use fd::{is_open, is_own_peer, set_nonblocking, wait_readable};
 pub use random::random_u64;
 pub use signals::{
     Signal, Signals, has_exited, is_ignored, kill_group, reset_sigchld, send_signal,

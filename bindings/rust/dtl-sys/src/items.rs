@@ -52,6 +52,10 @@ pub const DTL_ERROR_RANK_FAILURE: dtl_status_t = 109;
 /// size (with MPI's own messages, see dtl_comm_recv).
 pub const DTL_ERROR_TRUNCATED: dtl_status_t = 112;
 
+/// A rank has revoked the communicator (dtl_comm_revoke). The text names the rank. Call
+/// dtl_comm_shrink, or destroy the communicator.
+pub const DTL_ERROR_REVOKED: dtl_status_t = 113;
+
 /// A memory operation failed, and no other code describes the failure. See the text.
 pub const DTL_ERROR_MEMORY: dtl_status_t = 200;
 
@@ -434,6 +438,15 @@ pub const DTL_OPERATION_LAUNCH: dtl_enum_word_t = 0x0006_0003_0000_0000;
 /// Compilation of source.
 pub const DTL_OPERATION_COMPILE: dtl_enum_word_t = 0x0006_0004_0000_0000;
 
+/// Deallocation of memory.
+pub const DTL_OPERATION_FREE: dtl_enum_word_t = 0x0006_0005_0000_0000;
+
+/// Measurement of a part of the program.
+pub const DTL_OPERATION_INSTRUMENT: dtl_enum_word_t = 0x0006_0006_0000_0000;
+
+/// Data instrumentation: data is saved or restored.
+pub const DTL_OPERATION_INSTRUMENT_DATA: dtl_enum_word_t = 0x0006_0007_0000_0000;
+
 /// Template of operations that a tolerant parse did not recognise.
 pub const DTL_OPERATION_UNDEFINED: dtl_enum_word_t = 0x0006_FFFF_0000_0000;
 
@@ -466,6 +479,18 @@ pub const DTL_FEATURE_SHARED_MEMORY: dtl_enum_word_t = 0x0007_0009_0000_0000;
 
 /// Template of features that a tolerant parse did not recognise.
 pub const DTL_FEATURE_UNDEFINED: dtl_enum_word_t = 0x0007_FFFF_0000_0000;
+
+/// No data instrumentation.
+pub const DTL_DATA_INSTRUMENTATION_NONE: dtl_enum_word_t = 0x0008_0001_0000_0000;
+
+/// Saves data when it is written.
+pub const DTL_DATA_INSTRUMENTATION_SAVE: dtl_enum_word_t = 0x0008_0002_0000_0000;
+
+/// Restores saved data before it is read.
+pub const DTL_DATA_INSTRUMENTATION_RESTORE: dtl_enum_word_t = 0x0008_0003_0000_0000;
+
+/// Template of data instrumentations that a tolerant parse did not recognise.
+pub const DTL_DATA_INSTRUMENTATION_UNDEFINED: dtl_enum_word_t = 0x0008_FFFF_0000_0000;
 
 /// Element type. Built-in ones are below 256; those from `dtl_dtype_create` start at 4096. The
 /// table at dtl_reduce_op_t lists the operations for each dtype. Equivalent: MPI_Datatype.
@@ -653,7 +678,8 @@ pub const DTL_OP_NO_OP: dtl_reduce_op_t = 13;
 ///   Schedule         Sequential Multicore Device
 ///   Language         C CUDA OpenCL PTX SPIRV Binary
 ///   Instrumentation  None Timer Events Counters Spans
-///   Operation        Alloc Copy Launch Compile
+///   Operation        Alloc Copy Launch Compile Free Instrument InstrumentData
+///   DataInstrumentation  None Save Restore
 ///   Feature          device memory transfer exec modules comm streams async shared_memory
 ///
 /// Each of them also has the template Undefined, with value 65535 and the field "text". Dtypes and
@@ -686,6 +712,9 @@ pub const DTL_ENUM_OPERATION: dtl_enum_t = 6;
 
 /// Features of backends: DTL_FEATURE_....
 pub const DTL_ENUM_FEATURE: dtl_enum_t = 7;
+
+/// Kinds of data instrumentation: DTL_DATA_INSTRUMENTATION_....
+pub const DTL_ENUM_DATA_INSTRUMENTATION: dtl_enum_t = 8;
 
 /// Flag of `dtl_enum_create`: adds the template Undefined, which can represent unknown names.
 pub const DTL_ENUM_WITH_UNDEFINED: u64 = 1;
@@ -825,6 +854,15 @@ pub const DTL_TRACE_SPAN: i32 = 2;
 /// category is "operation".
 pub const DTL_TRACE_OPERATION: i32 = 3;
 
+/// Kind of trace event: work of a device, which a plugin has recorded (dtl_host_api_t.trace_span).
+/// When the work has ended, `begin` and `end` are called one after the other, in the thread that
+/// recorded it. Their time_ns are the times at which the work began and ended.
+pub const DTL_TRACE_DEVICE: i32 = 4;
+
+/// Kind of trace event: the value of a counter, which a plugin has recorded
+/// (dtl_host_api_t.trace_counter). Only `begin` is called. The category is "counter".
+pub const DTL_TRACE_COUNTER: i32 = 5;
+
 /// Flag: dtl_trace_event_t.bytes is set.
 pub const DTL_TRACE_HAS_BYTES: u32 = 1;
 
@@ -854,7 +892,8 @@ pub const DTL_TRACE_HAS_WHAT: u32 = 64;
 pub struct dtl_trace_event_t {
     /// Number of bytes that the library has filled in.
     pub struct_size: u32,
-    /// DTL_TRACE_CALL, DTL_TRACE_SPAN or DTL_TRACE_OPERATION. Ignore other values.
+    /// DTL_TRACE_CALL, DTL_TRACE_SPAN, DTL_TRACE_OPERATION, DTL_TRACE_DEVICE or DTL_TRACE_COUNTER.
+    /// Ignore other values.
     pub kind: i32,
     /// Number that pairs a begin with its end, not 0. No other event in progress in this process
     /// has it.
@@ -884,6 +923,14 @@ pub struct dtl_trace_event_t {
     pub op: dtl_reduce_op_t,
     /// Name of the object, "" if there is none. Valid during the call only.
     pub what: *const c_char,
+    /// Group of the track of work of a device or of a counter; otherwise "". Valid until the
+    /// process ends. This field and the next two exist only if struct_size covers them.
+    pub group: *const c_char,
+    /// Name of the track of work of a device or of a counter; otherwise "". Valid until the process
+    /// ends.
+    pub track: *const c_char,
+    /// Value of a counter, otherwise 0.
+    pub value: f64,
 }
 
 /// Initial value of a dtl_trace_event_t.
@@ -903,6 +950,9 @@ pub const DTL_TRACE_EVENT_INIT: dtl_trace_event_t = dtl_trace_event_t {
     dtype: 0,
     op: 0,
     what: ptr::null(),
+    group: ptr::null(),
+    track: ptr::null(),
+    value: 0.0,
 };
 
 /// Receives a begin or an end. It runs in the thread in which the event begins or ends (for
@@ -1498,6 +1548,48 @@ pub type dtl_kernel_fn_t = Option<
     extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t,
 >;
 
+/// Record of a kernel launch, see `dtl_launch_history_read`. It is an element of an array, so it
+/// never grows.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_launch_record_t {
+    /// Number of the launch since the history began, from 1. The launches of one thread are
+    /// numbered in the order in which they returned; launches of several threads that return within
+    /// less than a millisecond may be numbered in another order. A number is missing if another
+    /// thread accessed the launch's entry in the history at the moment at which the launch
+    /// returned.
+    pub number: u64,
+    /// Time in nanoseconds at which the launch was called, on the clock of `dtl_comm_wtime`.
+    pub call_begin_ns: u64,
+    /// Time in nanoseconds at which the launch returned: the kernel was queued, and may not have
+    /// run yet.
+    pub call_end_ns: u64,
+    /// Backend of the stream.
+    pub backend: dtl_backend_t,
+    /// Stream of the launch; the default stream if DTL_STREAM_NULL was passed. The program may have
+    /// destroyed it since.
+    pub stream: dtl_stream_t,
+    /// Kernel of the launch. The program may have destroyed it since.
+    pub kernel: dtl_kernel_t,
+    /// Number of blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Number of threads per block in x, y, z.
+    pub block: [u32; 3],
+    /// Shared memory per block in bytes.
+    pub shared_bytes: u32,
+    /// Device of the stream.
+    pub device: i32,
+    /// Status that the launch returned. Failures of the running kernel are reported by the stream.
+    pub status: dtl_status_t,
+    /// Always 0.
+    pub reserved0: u32,
+    /// Name of the kernel in its module, cut to 63 bytes and NUL-terminated; "a function" for a
+    /// kernel of `dtl_kernel_from_function`.
+    pub name: [c_char; 64],
+    /// Always 0.
+    pub reserved1: [u64; 2],
+}
+
 /// File that accompanies a source, found by `#include "name"` and `#include <name>` before any file
 /// on disk.
 ///
@@ -2018,8 +2110,17 @@ pub struct dtl_dispatch_key_t {
 ///     DTL_OPERATION_COPY     memory kind  memory kind  -               dtl_dispatch_copy_t
 ///     DTL_OPERATION_LAUNCH   -            -            of the launch   dtl_dispatch_launch_t
 ///     DTL_OPERATION_COMPILE  language     -            -               dtl_dispatch_compile_t
+///     DTL_OPERATION_FREE     memory kind  -            -               dtl_dispatch_free_t
 ///
-/// The schedule of a launch is dtl_launch_t.schedule.
+/// The schedule of a launch is dtl_launch_t.schedule. The program itself makes the following
+/// queries, with dtl_dispatch_invoke. They choose a provider by the kind of instrumentation:
+///
+///     DTL_OPERATION_INSTRUMENT       instrumentation       -  -  dtl_dispatch_instrument_t
+///     DTL_OPERATION_INSTRUMENT_DATA  data instrumentation  -  -  dtl_dispatch_instrument_t
+///
+/// The library provides DTL_INSTRUMENTATION_NONE and TIMER, and DTL_DATA_INSTRUMENTATION_NONE. Any
+/// other kind, also a registered one, fails with DTL_ERROR_NOT_SUPPORTED until a provider is
+/// registered for it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dispatch_query_t {
@@ -2243,6 +2344,80 @@ pub const DTL_DISPATCH_LAUNCH_INIT: dtl_dispatch_launch_t = dtl_dispatch_launch_
     args: ptr::null(),
     sizes: ptr::null(),
     count: 0,
+};
+
+/// Arguments of DTL_OPERATION_FREE. Start from DTL_DISPATCH_FREE_INIT.
+///
+/// dtl_mem_free makes the query, for all memory except that of kind HOST of backend "host". The
+/// handler becomes the owner of the memory: it frees it, or keeps it for later allocations. To free
+/// it, it calls dtl_mem_free, which runs the library's own implementation on the handler's thread.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_dispatch_free_t {
+    /// sizeof(dtl_dispatch_free_t), set by DTL_DISPATCH_FREE_INIT.
+    pub struct_size: u32,
+    /// Always 0.
+    pub reserved: u32,
+    /// Backend that the caller passed.
+    pub backend: dtl_backend_t,
+    /// Memory kind.
+    pub kind: dtl_enum_word_t,
+    /// First byte of the allocation.
+    pub ptr: *mut c_void,
+    /// Size in bytes.
+    pub size_bytes: u64,
+}
+
+/// Initial value of a dtl_dispatch_free_t.
+pub const DTL_DISPATCH_FREE_INIT: dtl_dispatch_free_t = dtl_dispatch_free_t {
+    struct_size: size_of::<dtl_dispatch_free_t>() as u32,
+    reserved: 0,
+    backend: dtl_backend_t { id: 0 },
+    kind: 0,
+    ptr: ptr::null_mut(),
+    size_bytes: 0,
+};
+
+/// Value of dtl_dispatch_instrument_t.phase: the measurement begins.
+pub const DTL_INSTRUMENT_BEGIN: u32 = 0;
+
+/// Value of dtl_dispatch_instrument_t.phase: the measurement ends.
+pub const DTL_INSTRUMENT_END: u32 = 1;
+
+/// Arguments of DTL_OPERATION_INSTRUMENT and DTL_OPERATION_INSTRUMENT_DATA. Start from
+/// DTL_DISPATCH_INSTRUMENT_INIT, and pass the same struct at the beginning and at the end.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_dispatch_instrument_t {
+    /// sizeof(dtl_dispatch_instrument_t), set by DTL_DISPATCH_INSTRUMENT_INIT.
+    pub struct_size: u32,
+    /// DTL_INSTRUMENT_BEGIN or DTL_INSTRUMENT_END.
+    pub phase: u32,
+    /// Name of the measured part or data; NULL = none.
+    pub name: *const c_char,
+    /// Stream whose work is measured; null = the calling thread.
+    pub stream: dtl_stream_t,
+    /// First byte of the data; NULL = none.
+    pub data: *mut c_void,
+    /// Size of the data in bytes.
+    pub size_bytes: u64,
+    /// For use by the provider, which may store a value here at the beginning and read it at the
+    /// end.
+    pub state: u64,
+    /// Result at the end, set by the provider: time in nanoseconds, or 0.
+    pub elapsed_ns: u64,
+}
+
+/// Initial value of a dtl_dispatch_instrument_t.
+pub const DTL_DISPATCH_INSTRUMENT_INIT: dtl_dispatch_instrument_t = dtl_dispatch_instrument_t {
+    struct_size: size_of::<dtl_dispatch_instrument_t>() as u32,
+    phase: 0,
+    name: ptr::null(),
+    stream: dtl_stream_t { id: 0 },
+    data: ptr::null_mut(),
+    size_bytes: 0,
+    state: 0,
+    elapsed_ns: 0,
 };
 
 /// Arguments of DTL_OPERATION_COMPILE: those of dtl_module_compile. Start from
@@ -2529,7 +2704,7 @@ pub struct dtl_comm_desc_t {
     /// Must be 0.
     pub reserved: u32,
     /// 0, or an OR of DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only) and DTL_COMM_STAGE
-    /// (kinds "mpi", "nccl" and "rdma").
+    /// (kinds "mpi", "nccl" and "rdma", and registered kinds with the slot mem_register).
     pub flags: u64,
     /// Kind: "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each,
     /// "mpi" between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma` and
@@ -2613,7 +2788,9 @@ pub const DTL_COMM_NO_DUP: u64 = 2;
 /// the flag they fail with DTL_ERROR_NOT_SUPPORTED. dtl_explain reports the first one. All ranks
 /// must set the flag, or none. Kind "mpi": messages in device memory are staged even if MPI accepts
 /// device pointers (docs/how-to/send-device-memory.md). Kind "rdma": large messages are staged even
-/// if dtl_rdma_config_t.device_memory selects direct transfer. For both, each rank may choose.
+/// if dtl_rdma_config_t.device_memory selects direct transfer. Registered kinds with the slot
+/// mem_register: messages and collectives in device memory are staged. For these three, each rank
+/// may choose.
 pub const DTL_COMM_STAGE: u64 = 4;
 
 /// Properties of a communicator, filled by dtl_comm_info. Start from DTL_COMM_INFO_INIT.
@@ -2822,50 +2999,7 @@ pub const DTL_WIN_INFO_INIT: dtl_win_info_t = dtl_win_info_t {
 };
 
 // -----------------------------------------------------------------------------------------------
-// Backend tables: communication.
-
-/// Arguments of the slot `open` of a comm table.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct dtl_comm_open_t {
-    /// sizeof(dtl_comm_open_t) of the library. Read only fields inside it.
-    pub struct_size: u32,
-    /// Rank that the caller or the launcher assigned, below `size`; -1 = none.
-    pub rank: i32,
-    /// Number of ranks that the caller or the launcher specified; -1 = none, and then `rank` is -1
-    /// too.
-    pub size: i32,
-    /// 0.
-    pub reserved: u32,
-    /// Flags of the dtl_comm_desc_t.
-    pub flags: u64,
-    /// Name of the job: the same on all ranks and in every open of the job, and different from the
-    /// names of all other jobs on this node. It has any length and any characters ('/' too), and is
-    /// never NULL. It is empty if neither the caller nor the launcher set one; a transport whose
-    /// ranks find each other by the name then refuses more than one rank with
-    /// DTL_ERROR_INVALID_ARGUMENT.
-    pub job: *const c_char,
-    /// Time limit of the wait for the other ranks, in nanoseconds; at most 30 s.
-    pub timeout_ns: u64,
-    /// `config` of the dtl_comm_desc_t, which the library does not read.
-    pub config: *mut c_void,
-}
-
-/// Result of a completed operation, as the slot `test` of a comm table reports it.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct dtl_comm_done_t {
-    /// For a completed receive, the rank that sent the message. With DTL_ERROR_RANK_FAILURE, the
-    /// rank that failed. Zeroed before the call.
-    pub source: i32,
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE or another
-    /// failure.
-    pub status: dtl_status_t,
-    /// For a receive, the match word of the message.
-    pub match_word: u64,
-    /// For a receive, the true size of the message, even if it was truncated.
-    pub size_bytes: u64,
-}
+// Backend tables: arguments of collectives and results of mem_supports, of the comm table.
 
 /// Collective of a dtl_coll_args_t: dtl_comm_barrier and dtl_comm_ibarrier.
 pub const DTL_COLLECTIVE_BARRIER: i32 = 0;
@@ -2916,8 +3050,8 @@ pub const DTL_COLLECTIVE_SCAN: i32 = 14;
 pub const DTL_COLLECTIVE_EXSCAN: i32 = 15;
 
 /// Flag of dtl_coll_args_t: the caller passed DTL_IN_PLACE. The buffer that it replaces is this
-/// rank's part of the other buffer; for DTL_COLLECTIVE_REDUCE_SCATTER and its block form, both are
-/// the whole buffer.
+/// rank's part of the other buffer. For DTL_COLLECTIVE_REDUCE_SCATTER and its block form, `send` is
+/// the whole buffer, and `recv` is this rank's block at its beginning.
 pub const DTL_COLL_IN_PLACE: u64 = 1;
 
 /// Flag of dtl_coll_args_t: the result of a reduction must have the bits of the library's own
@@ -2936,7 +3070,7 @@ pub struct dtl_coll_range_t {
 }
 
 /// A collective for the slots coll_supports and coll_start of a comm table. The library has checked
-/// the arguments of this rank. Buffers are memory that the host can access.
+/// the arguments of this rank. The host can access the buffers, unless memory_backend is set.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_coll_args_t {
@@ -2946,8 +3080,8 @@ pub struct dtl_coll_args_t {
     pub collective: i32,
     /// DTL_COLL_IN_PLACE and DTL_COLL_DETERMINISTIC, ored.
     pub flags: u64,
-    /// Number of the communicator that makes the call: 0 for the one that the program opened,
-    /// others for its duplicates. It is the same on all ranks. Collectives of one context are
+    /// Number of the communicator of the call: 0 for the one that the program opened, other numbers
+    /// for its duplicates. It is the same on all ranks. Collectives of one context are
     /// started in the same order on all ranks; those of different contexts may be in flight at the
     /// same time, in any order.
     pub context: u32,
@@ -2961,15 +3095,84 @@ pub struct dtl_coll_args_t {
     pub count: u64,
     /// Size of an element in bytes; 0 for a barrier.
     pub element_bytes: u64,
-    /// What this rank contributes: one range (the whole buffer, or blocks of equal size in rank
-    /// order), or send_count ranges, one for each rank.
+    /// Data that this rank contributes: one range (the whole buffer, or blocks of equal size in
+    /// rank order), or send_count ranges, one for each rank. For a bcast (on the root, too) and for
+    /// a barrier: one empty range.
     pub send: *const dtl_coll_range_t,
     /// Number of ranges of `send`, 1 or the number of ranks.
     pub send_count: u64,
-    /// Where the result goes, as `send`. For a bcast the buffer of every rank.
+    /// Destination of the result, in the form of `send`. For a bcast, the buffer of this rank: that
+    /// of the root is read, the others are written. For a barrier: one empty range.
     pub recv: *const dtl_coll_range_t,
     /// Number of ranges of `recv`, 1 or the number of ranks.
     pub recv_count: u64,
+    /// Backend of the buffers' memory, if that is device memory that mem_register has registered.
+    /// Null if the host can access the buffers. It may differ between ranks.
+    pub memory_backend: dtl_backend_t,
+    /// Kind of that memory, DTL_MEMORY_... or a registered kind; 0 if memory_backend is null.
+    pub memory_kind: dtl_enum_word_t,
+    /// Device of that memory; 0 if memory_backend is null.
+    pub memory_device: i32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// Result of the slot mem_supports: messages in this memory are staged through host memory, and
+/// dtl_comm_register has no effect on it.
+pub const DTL_COMM_MEM_STAGED: i32 = 0;
+
+/// Result of the slot mem_supports: the transport accesses this memory once mem_register has
+/// registered it by its address.
+pub const DTL_COMM_MEM_ADDRESS: i32 = 1;
+
+/// Result of the slot mem_supports: the transport accesses this memory once mem_register has
+/// registered it by a dma-buf, which the library exports from the memory's backend.
+pub const DTL_COMM_MEM_DMABUF: i32 = 2;
+
+// -----------------------------------------------------------------------------------------------
+// Backend tables: communication.
+
+/// Arguments of the slot `open` of a comm table.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_comm_open_t {
+    /// sizeof(dtl_comm_open_t) of the library. Read only fields inside it.
+    pub struct_size: u32,
+    /// Rank that the caller or the launcher assigned, below `size`; -1 = none.
+    pub rank: i32,
+    /// Number of ranks that the caller or the launcher specified; -1 = none, and then `rank` is -1
+    /// too.
+    pub size: i32,
+    /// 0.
+    pub reserved: u32,
+    /// Flags of the dtl_comm_desc_t.
+    pub flags: u64,
+    /// Name of the job: the same on all ranks and in every open of the job, and different from the
+    /// names of all other jobs on this node. It has any length and any characters ('/' too), and is
+    /// never NULL. It is empty if neither the caller nor the launcher set one; a transport whose
+    /// ranks find each other by the name then refuses more than one rank with
+    /// DTL_ERROR_INVALID_ARGUMENT.
+    pub job: *const c_char,
+    /// Time limit of the wait for the other ranks, in nanoseconds; at most 30 s.
+    pub timeout_ns: u64,
+    /// `config` of the dtl_comm_desc_t, which the library does not read.
+    pub config: *mut c_void,
+}
+
+/// Result of a completed operation, as the slot `test` of a comm table reports it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_comm_done_t {
+    /// For a completed receive, the rank that sent the message. With DTL_ERROR_RANK_FAILURE, the
+    /// rank that failed. Zeroed before the call.
+    pub source: i32,
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE or another
+    /// failure.
+    pub status: dtl_status_t,
+    /// For a receive, the match word of the message.
+    pub match_word: u64,
+    /// For a receive, the true size of the message, even if it was truncated.
+    pub size_bytes: u64,
 }
 
 /// Maximum size in bytes of the key that the slot `win_create` of a comm table writes.
@@ -3000,8 +3203,8 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 /// or not.
 ///
 /// Failures. If the transport detects that a rank died, it completes with DTL_ERROR_RANK_FAILURE
-/// every operation that can no longer complete. It completes in the same way one or all of the
-/// receives from any source that are posted at that time, or the next one if none is posted.
+/// every operation that can no longer complete. It completes in the same way the oldest receive
+/// from any source that is posted at that time, or all of them, or the next one if none is posted.
 /// `source` is the rank that died. Other receives from any source accept messages from the living
 /// ranks. Any other failure of a receive from any source, or of the send of a frame, means that the
 /// whole transport has failed: it must not access any buffer any more, and all operations end with
@@ -3024,18 +3227,30 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 ///
 /// Collectives. Two slots are for transports that execute collectives themselves (in a switch, or
 /// with shared memory): coll_supports and coll_start, both or none, and the same on all ranks. The
-/// library asks coll_supports for each call, and uses its own algorithms for what the transport
-/// does not support. The slots are used on communicators over all ranks in their order, including
-/// those of dtl_comm_dup. They are not used for reductions with a user-defined operation or dtype,
-/// and for dtl_comm_neighbor_alltoallv. `test` completes a collective like any other operation; of
-/// the result, only the status is read, and `source` with DTL_ERROR_RANK_FAILURE. After a time
-/// limit, or the death of a rank, the library calls `cancel`, if that is not NULL, and waits up to
-/// 5 s until `test` reports the operation as complete. No collective follows on that context.
+/// library calls coll_supports for each collective, and uses its own algorithms for those that the
+/// transport does not support. The slots are used on communicators over all ranks in their order,
+/// including those of dtl_comm_dup. They are not used for reductions with a user-defined operation
+/// or dtype, and for dtl_comm_neighbor_alltoallv. `test` completes a collective like any other
+/// operation; of the result, only the status is read, and `source` with DTL_ERROR_RANK_FAILURE.
+/// After a time limit, or the death of a rank, the library calls `cancel`, if that is not NULL, and
+/// waits up to 5 s until `test` reports the operation as complete. No collective follows on that
+/// context.
+///
+/// Memory. Three slots are for transports that access device memory, or that are faster with
+/// registered buffers: mem_supports, mem_register and mem_deregister, all or none. Without them,
+/// isend, irecv and the collectives get memory that the host can access. With them, they also get
+/// addresses of device memory that mem_register has registered: isend and irecv for payloads that
+/// are sent separately (frames are host memory), coll_supports and coll_start with memory_backend
+/// set. The transport finds the registration by the address. The library registers an allocation
+/// when a message or a collective first uses it, keeps the registration, and deregisters it before
+/// the allocation is freed. The peer of a message may use another kind of memory. dtl_comm_register
+/// registers buffers of the program with the same slots. The slots of a communicator must not free
+/// memory that the program uses in messages.
 ///
 /// Threads. The slots are called from any thread, but by one thread at a time for each communicator
-/// of `open`. Only open, close and win_destroy may block. A slot must not throw. It must not call
-/// dtl_comm_, dtl_win_ and dtl_request_ functions on any communicator, because such a call may wait
-/// for a lock that the caller of the slot holds.
+/// of `open`. Only open, close, win_destroy, mem_register and mem_deregister may block. A slot must
+/// not throw. It must not call dtl_comm_, dtl_win_ and dtl_request_ functions on any communicator,
+/// because such a call may wait for a lock that the caller of the slot holds.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_vtable_t {
@@ -3051,11 +3266,12 @@ pub struct dtl_comm_vtable_t {
     ///
     /// It is collective over the ranks. It is called each time the program opens a communicator of
     /// this kind, and creates an independent one each time, even if `args` are the same. All ranks
-    /// of a job open in the same order. (dup and split do not call it: they share an open
-    /// communicator.) It may wait for the other ranks up to args->timeout_ns; then it returns
-    /// DTL_ERROR_TIMEOUT with a text that names the missing ranks. A failed open must not leave
-    /// anything behind. A transport that opens only once in a process returns
-    /// DTL_ERROR_NOT_SUPPORTED on every rank.
+    /// of a job open in the same order. The transport counts the communicators of each job name
+    /// separately, because processes that join later (dtl_comm_grow) have opened none of the other
+    /// jobs. (dup and split do not call it: they share an open communicator.) It may wait for the
+    /// other ranks up to args->timeout_ns; then it returns DTL_ERROR_TIMEOUT with a text that names
+    /// the missing ranks. A failed open must not leave anything behind. A transport that opens only
+    /// once in a process returns DTL_ERROR_NOT_SUPPORTED on every rank.
     ///
     /// Progress during open: this thread calls no other slot while open waits. Immediately before
     /// open, the library calls `test` about 30 times on each open communicator, so that queued
@@ -3309,10 +3525,14 @@ pub struct dtl_comm_vtable_t {
     >,
     /// (collectives) Reports whether coll_start executes a collective: *out_yes = 0 or 1.
     ///
-    /// The answer must be the same on all ranks, or they wait for each other for ever. So use only
-    /// what is equal on all of them: collective, context, root, dtype, op, element_bytes,
-    /// DTL_COLL_DETERMINISTIC, and `count` unless the collective has counts for each rank. It must
-    /// not block. If it fails, the call of the program fails with that status.
+    /// The result must be the same on all ranks. Otherwise the collective fails on each of them:
+    /// with DTL_ERROR_INVALID_ARGUMENT after about a second, or at the time limit. Use only fields
+    /// that are equal on all ranks: collective, context, root, dtype, op, element_bytes,
+    /// DTL_COLL_DETERMINISTIC, and `count` unless the collective has counts for each rank. The
+    /// kind of memory may differ between ranks. So accept a collective of device memory only if it
+    /// is also accepted of host memory. If it is not accepted, the library stages the buffers and
+    /// calls the slot again, for host memory. The slot must not block. If it fails, the call of the
+    /// program fails with that status.
     pub coll_supports: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3335,6 +3555,59 @@ pub struct dtl_comm_vtable_t {
             comm: *mut c_void,
             args: *const dtl_coll_args_t,
             out_op: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// (memory) Reports how the transport accesses memory: *out_use = DTL_COMM_MEM_STAGED,
+    /// DTL_COMM_MEM_ADDRESS or DTL_COMM_MEM_DMABUF.
+    ///
+    /// `info` describes an allocation that the host cannot access, or a buffer of
+    /// dtl_comm_register, which may be host memory: backend "host", kind DTL_MEMORY_HOST. The
+    /// backend, the device and the kind of the memory identify the hardware; dtl_device_info has
+    /// the NUMA node and the PCI address of the device. Each call must return the same result for
+    /// the same memory. The result may differ between ranks. The slot must not block. If the slot
+    /// fails, dtl_comm_register fails with that status. Messages in memory that the host cannot
+    /// access are then staged, and a warning is logged.
+    pub mem_supports: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            info: *const dtl_mem_info_t,
+            out_use: *mut i32,
+        ) -> dtl_status_t,
+    >,
+    /// (memory) Registers memory that mem_supports has accepted, so that other slots may be called
+    /// with addresses inside it.
+    ///
+    /// The range is info->size_bytes from info->base: a whole allocation, or a buffer of
+    /// dtl_comm_register. Ranges of dtl_comm_register may overlap others. `dmabuf` is the file
+    /// descriptor of the dma-buf that contains the range at `dmabuf_offset`, if mem_supports
+    /// returned DTL_COMM_MEM_DMABUF, otherwise -1. The library closes it after the call. *out_reg
+    /// is the transport's pointer for the registration, not NULL. DTL_ERROR_OUT_OF_MEMORY and
+    /// DTL_ERROR_LIMIT: no more memory can be registered. The library then deregisters memory that
+    /// is not in use and calls again. Any other failure, or nothing left to deregister: as for
+    /// mem_supports.
+    /// Equivalents: fi_mr_regattr, ucp_mem_map, ibv_reg_mr and ibv_reg_dmabuf_mr, ncclCommRegister.
+    pub mem_register: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            info: *const dtl_mem_info_t,
+            dmabuf: i32,
+            dmabuf_offset: u64,
+            out_reg: *mut *mut c_void,
+        ) -> dtl_status_t,
+    >,
+    /// (memory) Ends a registration of mem_register.
+    ///
+    /// No operation uses the memory, except after a failure, or if the program frees memory that a
+    /// message still uses. The memory is still allocated. The library ends the remaining
+    /// registrations before `close`. Equivalents: fi_close, ucp_mem_unmap, ibv_dereg_mr,
+    /// ncclCommDeregister.
+    pub mem_deregister: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            reg: *mut c_void,
         ) -> dtl_status_t,
     >,
 }
@@ -3361,6 +3634,9 @@ pub const DTL_COMM_VTABLE_INIT: dtl_comm_vtable_t = dtl_comm_vtable_t {
     win_compare_and_swap: None,
     coll_supports: None,
     coll_start: None,
+    mem_supports: None,
+    mem_register: None,
+    mem_deregister: None,
 };
 
 // -----------------------------------------------------------------------------------------------
@@ -3390,8 +3666,8 @@ pub struct dtl_device_vtable_t {
     /// library calls it only in threads that have not chosen a device of this backend with
     /// dtl_backend_set_device. In the other threads it uses their choice.
     pub get: Option<unsafe extern "C" fn(self_: *mut c_void, out_device: *mut i32) -> dtl_status_t>,
-    /// Describes a device. `out_info` is zeroed, and its struct_size is set. NULL: only name and
-    /// count are known.
+    /// Describes a device. `out_info` is zeroed, except that its struct_size is set and numa_node
+    /// is -1 (unknown). NULL: only name and count are known.
     pub info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3736,12 +4012,14 @@ pub const DTL_TRANSFER_VTABLE_INIT: dtl_transfer_vtable_t = dtl_transfer_vtable_
 
 /// Execution component. The rules of dtl_device_vtable_t apply.
 ///
-/// There are four groups of slots, each complete or absent: streams (stream_create, stream_destroy,
+/// There are five groups of slots, each complete or absent: streams (stream_create, stream_destroy,
 /// stream_synchronize), events (event_create, event_destroy, event_record, event_query; they need
-/// the streams), host execution (execute, parallel_for, max_parallelism), and modules
-/// (module_compile to kernel_launch; they need the streams). For an absent group the library
-/// provides an implementation on host threads; without the modules it returns
-/// DTL_ERROR_NOT_SUPPORTED. Slots whose text does not begin with a group are optional.
+/// the streams), host execution (execute, parallel_for, max_parallelism), modules (module_compile
+/// to kernel_launch; they need the streams), and priorities (stream_priorities,
+/// stream_create_with_priority; they need the streams). For an absent group the library provides an
+/// implementation on host threads; without the modules it returns DTL_ERROR_NOT_SUPPORTED, and
+/// without the priorities all streams have priority 0. Slots whose text does not begin with a group
+/// are optional.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_exec_vtable_t {
@@ -3762,8 +4040,8 @@ pub struct dtl_exec_vtable_t {
     /// run. The slot may wait for it, or return immediately and let it finish.
     pub stream_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// (streams) Waits for all work in the stream. If the work failed, the slot returns that
-    /// status.
+    /// (streams) Waits for all work in the stream. If the work failed, the slot returns the status
+    /// of that failure: DTL_ERROR_BACKEND if it has no status of its own.
     pub stream_synchronize:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
     /// Writes 1 if all work in the stream is done, otherwise 0, without waiting. NULL: the library
@@ -3889,9 +4167,9 @@ pub struct dtl_exec_vtable_t {
     ///
     /// The source is valid during the call. Its size_bytes is never 0, and a NUL follows the bytes.
     /// Language 0 is the default language of the backend; its sources may include dtl_kernel.h. The
-    /// backend must make that header available to its compiler (its own copy, or the folder in
-    /// which it is installed): source->files does not contain it, and the options do not contain
-    /// its folder.
+    /// backend must make that header available to its compiler: source->files does not contain it,
+    /// and the options do not contain its folder. Its text is that of dtl_kernel_header (plugins:
+    /// dtl_host_api_t.kernel_header). The macros of the backend's dialect can be prepended to it.
     ///
     /// If the backend does not support the language, it returns DTL_ERROR_NOT_SUPPORTED with a text
     /// that names the supported ones. For an error in the source it returns
@@ -3912,7 +4190,9 @@ pub struct dtl_exec_vtable_t {
         Option<unsafe extern "C" fn(self_: *mut c_void, module: *mut c_void) -> dtl_status_t>,
     /// (modules) Finds a kernel in a module. *out_kernel is the backend's pointer, not NULL; each
     /// one is destroyed once. If there is no such kernel, the status is DTL_ERROR_NOT_FOUND.
-    /// `signature` is that of dtl_kernel_get, already checked; NULL if there is none.
+    /// `signature` is that of dtl_kernel_get; the library has checked its letters. If it is NULL
+    /// and the module does not describe the arguments, the slot must return
+    /// DTL_ERROR_INVALID_ARGUMENT, because the arguments of a launch could not be checked.
     pub kernel_get: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3927,6 +4207,12 @@ pub struct dtl_exec_vtable_t {
         Option<unsafe extern "C" fn(self_: *mut c_void, kernel: *mut c_void) -> dtl_status_t>,
     /// (modules) Queues a kernel from kernel_get. args[i] points to sizes[i] bytes, valid during
     /// the call. If the kernel has a signature, the number and sizes of the arguments match it.
+    ///
+    /// The library has checked grid and block against the limits of dtl_device_info (0 = no limit),
+    /// and that the module was compiled for the device of the stream. The slot must check the rest:
+    /// launch->shared_bytes against the limit of the device (DTL_ERROR_INVALID_ARGUMENT, or
+    /// DTL_ERROR_NOT_SUPPORTED if the device has no shared memory), and the arguments of a kernel
+    /// without a signature.
     pub kernel_launch: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3936,6 +4222,29 @@ pub struct dtl_exec_vtable_t {
             args: *const *const c_void,
             sizes: *const u64,
             count: u64,
+        ) -> dtl_status_t,
+    >,
+    /// (priorities) Writes the range of stream priorities of a device, as
+    /// dtl_stream_priority_range: *out_greatest <= 0 <= *out_least, and lower numbers are higher
+    /// priorities. The slots for priorities are both present or both NULL; they need the streams.
+    /// NULL: the device has one priority. Corresponds to cuCtxGetStreamPriorityRange.
+    pub stream_priorities: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            device: i32,
+            out_least: *mut i32,
+            out_greatest: *mut i32,
+        ) -> dtl_status_t,
+    >,
+    /// (priorities) Creates a stream as stream_create does, with a priority other than 0 from the
+    /// range of the device.
+    pub stream_create_with_priority: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            device: i32,
+            flags: u64,
+            priority: i32,
+            out_stream: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
 }
@@ -3966,6 +4275,8 @@ pub const DTL_EXEC_VTABLE_INIT: dtl_exec_vtable_t = dtl_exec_vtable_t {
     kernel_get: None,
     kernel_destroy: None,
     kernel_launch: None,
+    stream_priorities: None,
+    stream_create_with_priority: None,
 };
 
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
@@ -4215,6 +4526,43 @@ pub const DTL_ENVIRONMENT_INFO_INIT: dtl_environment_info_t = dtl_environment_in
 // Plugins: functions of the host, layouts, the entry of a plugin.
 // A plugin is a shared object that provides backends. It does not link with libdtl.
 
+/// Work of a device for dtl_host_api_t.trace_span. Start from DTL_TRACE_SPAN_INIT.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_trace_span_t {
+    /// sizeof(dtl_trace_span_t), set by DTL_TRACE_SPAN_INIT.
+    pub struct_size: u32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// Track of the device or stream, from trace_track.
+    pub track: u64,
+    /// Time at which the work began, in nanoseconds of the clock of trace_now. Not 0.
+    pub begin_ns: u64,
+    /// Time at which the work ended, not before `begin_ns`.
+    pub end_ns: u64,
+    /// Number of bytes moved; 0 = none.
+    pub bytes: u64,
+    /// Category of the work, for example "kernel" or "copy". Copied.
+    pub category: *const c_char,
+    /// Name of the work, for example that of the kernel. Copied.
+    pub name: *const c_char,
+    /// Text for values that differ from span to span, cut to 31 bytes; NULL = none. Copied.
+    pub what: *const c_char,
+}
+
+/// Initial value of a dtl_trace_span_t.
+pub const DTL_TRACE_SPAN_INIT: dtl_trace_span_t = dtl_trace_span_t {
+    struct_size: size_of::<dtl_trace_span_t>() as u32,
+    reserved: 0,
+    track: 0,
+    begin_ns: 0,
+    end_ns: 0,
+    bytes: 0,
+    category: ptr::null(),
+    name: ptr::null(),
+    what: ptr::null(),
+};
+
 /// Functions of the library for a plugin. The struct exists until the process ends, across
 /// dtl_finalize. A function works in any thread unless its text restricts it. It has the parameters
 /// and statuses of the dtl_ function that its text names.
@@ -4349,6 +4697,73 @@ pub struct dtl_host_api_t {
     /// any thread.
     pub dispatch_unregister:
         Option<unsafe extern "C" fn(registration: dtl_registration_t) -> dtl_status_t>,
+    /// Returns the text of dtl_kernel.h (dtl_kernel_header), for the slot module_compile. Works in
+    /// every state.
+    pub kernel_header: Option<extern "C" fn() -> *const c_char>,
+    /// Returns 1 while a trace file or a tool (dtl_trace_start, dtl_trace_set_callbacks) receives
+    /// events, otherwise 0. It costs one load; use it to skip work that only a trace needs.
+    ///
+    /// The trace functions, from this one on, exist only if struct_size covers them:
+    /// DTL_HOST_HAS(host, trace_is_on). Any thread may call them, also the plugin's own threads.
+    /// They never block on a device or another rank. While nothing receives events, the recording
+    /// functions return DTL_SUCCESS after that load, without a check of their parameters
+    /// (trace_begin: except `out_span`). Texts are UTF-8 and copied. After a failure nothing is
+    /// recorded.
+    pub trace_is_on: Option<extern "C" fn() -> i32>,
+    /// Returns the time of the trace in nanoseconds: CLOCK_MONOTONIC of the node. Times of a device
+    /// must be converted to this clock: read both clocks together, and add the difference.
+    pub trace_now: Option<extern "C" fn() -> u64>,
+    /// Begins a span in the calling thread, inside the library's call if there is one: a part of a
+    /// slot's work. `*out_span` is 0 if nothing receives events. `category` groups spans, for
+    /// example the backend's name. Of `category` and `name` the first 255 bytes are kept until the
+    /// process ends, so put values that differ from span to span into `what` (NULL = none), which
+    /// is cut to 31 bytes. DTL_ERROR_NULL_POINTER; DTL_ERROR_INVALID_ARGUMENT: not UTF-8, or an
+    /// empty name; DTL_ERROR_LIMIT: 14336 different names, or 1024 calls and spans in progress in
+    /// this thread.
+    pub trace_begin: Option<
+        unsafe extern "C" fn(
+            category: *const c_char,
+            name: *const c_char,
+            what: *const c_char,
+            out_span: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// Ends the span that trace_begin returned; 0 does nothing. It must be the innermost of the
+    /// thread, otherwise DTL_ERROR_INVALID_STATE. A span that is still open when the slot returns
+    /// ends with the library's call.
+    pub trace_end: Option<extern "C" fn(span: u64) -> dtl_status_t>,
+    /// Returns the number of the track `name` in `group`. A track is a row of the trace, for
+    /// trace_span and trace_counter. The number is not 0, does not depend on whether tracing is on,
+    /// and stays the same for the same names until the process ends. Viewers show a group as a
+    /// process beside the rank and a track as a thread of it: use one group for each device, one
+    /// track for each stream or engine. A new stream may have the name of a destroyed one.
+    /// DTL_ERROR_NULL_POINTER; DTL_ERROR_INVALID_ARGUMENT: not UTF-8, or an empty name;
+    /// DTL_ERROR_LIMIT: 14336 different names.
+    pub trace_track: Option<
+        unsafe extern "C" fn(
+            group: *const c_char,
+            name: *const c_char,
+            out_track: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// Records work of a device on its track, once the work has ended; from any thread, in any
+    /// order. Spans of one track may nest, but must not overlap otherwise: viewers cannot show
+    /// that. DTL_ERROR_NULL_POINTER; DTL_ERROR_INVALID_ARGUMENT: an unknown track, `begin_ns` 0 or
+    /// after `end_ns`, `reserved` not 0, a text that is not UTF-8 or an empty name;
+    /// DTL_ERROR_INCOMPATIBLE_ABI: no version has its `struct_size`; DTL_ERROR_LIMIT: 14336
+    /// different names.
+    pub trace_span: Option<unsafe extern "C" fn(span: *const dtl_trace_span_t) -> dtl_status_t>,
+    /// Records the value of a counter from `time_ns` (0: now) until its next value: memory in use,
+    /// queue length, clock rate. Viewers show it in the group of `track`; 0: with the rank.
+    /// Statuses of trace_span; also DTL_ERROR_INVALID_ARGUMENT if `value` is not finite.
+    pub trace_counter: Option<
+        unsafe extern "C" fn(
+            track: u64,
+            name: *const c_char,
+            time_ns: u64,
+            value: f64,
+        ) -> dtl_status_t,
+    >,
 }
 
 /// Layout of a struct of this header, or of one of its fields, as a compiler produced it. Plugins
@@ -5007,7 +5422,8 @@ pub unsafe fn dtl_backend_register(
 /// slot returns the status of a dtl_ call that failed: the text of that call is appended
 /// automatically (see dtl_last_error).
 ///
-/// @param text  Copied. It applies to the next slot that fails in the calling thread.
+/// @param text  Copied. It applies to the next slot that fails in the calling thread. Bytes that
+///              are not UTF-8 are replaced, and a text of more than 4096 bytes is cut off there.
 pub unsafe fn dtl_backend_set_error(text: *const c_char) -> dtl_status_t;
 
 /// Removes a registered backend. Its `destroy` runs after its last use.
@@ -5038,6 +5454,21 @@ pub unsafe fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t;
 ///         DTL_ERROR_UNAVAILABLE: `name` is NULL or "auto", and the backend that it resolves to
 ///         cannot run here.
 pub unsafe fn dtl_backend_get(
+    name: *const c_char,
+    out: *mut dtl_backend_t,
+) -> dtl_status_t;
+
+/// Returns a backend by name, if it can run on this machine.
+///
+/// dtl_backend_get succeeds also if the backend cannot run; later calls then fail. This function
+/// fails at once, with the reason.
+///
+/// @param name  As for dtl_backend_get.
+/// @param out   Its handle. There is nothing to free.
+/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here. The text has its name and the reason
+///         that dtl_backend_is_available reports.
+///         DTL_ERROR_NOT_FOUND: there is no such name.
+pub unsafe fn dtl_backend_require(
     name: *const c_char,
     out: *mut dtl_backend_t,
 ) -> dtl_status_t;
@@ -5245,7 +5676,7 @@ pub unsafe fn dtl_environment_info(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Plugin files: load backends, list the files and their results.
+// Plugins: load files, register linked ones, list them with their results.
 
 unsafe extern "C" {
 
@@ -5318,6 +5749,32 @@ pub unsafe fn dtl_plugin_count(out_count: *mut u64) -> dtl_status_t;
 pub unsafe fn dtl_plugin_at(
     index: u64,
     out_info: *mut dtl_plugin_info_t,
+) -> dtl_status_t;
+
+/// Registers the backends of a plugin that is linked into the program.
+///
+/// For plugins that are compiled into a static library (dtl_add_backend with STATIC), where each
+/// entry needs a distinct name. The library treats the plugin like a plugin file: it calls the
+/// entry and `load`, passes the same dtl_host_api_t, undoes all registrations if `load` fails, and
+/// lists the plugin in dtl_plugin_at (the path is "linked into the program" with the address of the
+/// entry).
+///
+/// If its backends are registered already, the call succeeds. If they are gone (unregistered, or
+/// after dtl_finalize), it registers them again.
+///
+/// @param entry The entry of the plugin.
+/// @param out   Its first backend; the others are found by name. May be NULL.
+/// @return DTL_ERROR_NULL_POINTER: `entry` is NULL.
+///         DTL_ERROR_INVALID_ARGUMENT: the plugin has an invalid description.
+///         DTL_ERROR_INCOMPATIBLE_ABI: it has no ABI version in common with the library, or lays
+///         out a struct differently.
+///         DTL_ERROR_ALREADY_EXISTS: the name of a backend is taken.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+///         Otherwise the status of the plugin's entry or `load`.
+/// Threads: any. One thread loads at a time; the others wait.
+pub unsafe fn dtl_plugin_register(
+    entry: dtl_plugin_entry_fn_t,
+    out: *mut dtl_backend_t,
 ) -> dtl_status_t;
 
 }
@@ -5463,7 +5920,9 @@ pub unsafe fn dtl_mem_stats(
 /// slabs from which threads allocate. Slabs of the calling thread and of threads that have ended
 /// are returned immediately, those of other threads within their next 256 frees. For "host" the
 /// free memory of malloc is returned too: that of the program, and that of internal tables of the
-/// library (communicators, queues). Other backends cache nothing.
+/// library (communicators, queues). For "cuda", and for registered backends with the slot
+/// register_host, it frees the host buffers through which messages are staged. Other backends cache
+/// nothing.
 ///
 /// Equivalent: malloc_trim.
 pub safe fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t;
@@ -6123,6 +6582,25 @@ pub unsafe fn dtl_array_import_unversioned(
     out: *mut dtl_array_t,
 ) -> dtl_status_t;
 
+/// Copies an array: allocates one of the same shape and dtype on the current device of the calling
+/// thread, and copies the elements.
+///
+/// The copy is contiguous in C order, whatever the strides of the array are, and is writable. The
+/// call waits neither for work on streams nor for the consumers of exported tensors.
+///
+/// @param backend Backend of the copy.
+/// @param kind    DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param out     The copy, written on success only. The caller owns it; destroy it with
+///                dtl_array_destroy.
+/// @return The statuses of dtl_array_alloc and dtl_mem_copy_strided.
+/// Threads: any. Equivalent: numpy.copy, torch.Tensor.to with copy.
+pub unsafe fn dtl_array_copy(
+    array: dtl_array_t,
+    backend: dtl_backend_t,
+    kind: dtl_enum_word_t,
+    out: *mut dtl_array_t,
+) -> dtl_status_t;
+
 /// Destroys an array. Its memory is freed when no exported tensor uses it any more.
 ///
 /// No copy or kernel may still use it. Another thread may be in a call with this array. Destroying
@@ -6161,6 +6639,48 @@ pub unsafe fn dtl_stream_create(
     device: i32,
     flags: u64,
     out: *mut dtl_stream_t,
+) -> dtl_status_t;
+
+/// Creates a stream with a priority relative to other streams of the device.
+///
+/// A priority is a hint to the scheduler of the device. It orders kernels that wait for the device.
+/// It does not preempt running kernels, and does not order copies.
+///
+/// @param device   0 to the device count - 1. 0 for a backend without devices.
+/// @param flags    Must be 0.
+/// @param priority Lower numbers are higher priorities; 0 is that of dtl_stream_create. Numbers
+///                 outside dtl_stream_priority_range are clamped to the range. A backend without
+///                 priorities ignores the number.
+/// @param out      The stream. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_INVALID_ARGUMENT: `flags` is not 0.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+/// Equivalent: cudaStreamCreateWithPriority.
+pub unsafe fn dtl_stream_create_with_priority(
+    backend: dtl_backend_t,
+    device: i32,
+    flags: u64,
+    priority: i32,
+    out: *mut dtl_stream_t,
+) -> dtl_status_t;
+
+/// Returns the range of stream priorities of a device: *out_greatest <= 0 <= *out_least.
+///
+/// Both are 0 if the device has only one priority: for "host", OpenCL devices without the extension
+/// cl_khr_priority_hints, and registered backends without the slots for priorities. OpenCL devices
+/// with the extension have 1 to -1. For "cuda" the driver reports the range.
+///
+/// @param device       0 to the device count - 1. 0 for a backend without devices.
+/// @param out_least    The lowest priority, the highest number.
+/// @param out_greatest The highest priority, the lowest number.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+/// Equivalent: cudaDeviceGetStreamPriorityRange.
+pub unsafe fn dtl_stream_priority_range(
+    backend: dtl_backend_t,
+    device: i32,
+    out_least: *mut i32,
+    out_greatest: *mut i32,
 ) -> dtl_status_t;
 
 /// Destroys a stream after its work is complete.
@@ -6624,6 +7144,15 @@ pub unsafe fn dtl_module_log(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
+/// Returns the text of dtl_kernel.h, NUL-terminated.
+///
+/// For backends that have their own compiler: they pass the macros of their dialect, followed by
+/// this text, as the file that `#include "dtl_kernel.h"` in a source finds
+/// (docs/how-to/kernels-for-a-vendor-compiler.md). A plugin calls dtl_host_api_t.kernel_header. The
+/// text belongs to the library that is loaded, not to the header that the caller was compiled with.
+/// It is valid until the process ends. Works in every state.
+pub safe fn dtl_kernel_header() -> *const c_char;
+
 /// Destroys a module. Kernels obtained from it remain valid: they keep the resources that they
 /// need.
 ///
@@ -6698,7 +7227,8 @@ pub safe fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t;
 /// @return The failure of the handler for launch->schedule, which runs after the checks below.
 ///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
 ///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
-///         module has other arguments (the text names the first difference).
+///         module has other arguments (the text names the first difference) or was compiled for
+///         another device than that of the stream.
 ///         DTL_ERROR_LIMIT: there are more than 4096 arguments.
 ///         DTL_ERROR_NOT_FOUND: launch->schedule is a registered schedule for which the default
 ///         dispatcher has no handler.
@@ -6713,6 +7243,49 @@ pub unsafe fn dtl_kernel_launch(
     args: *const *const c_void,
     sizes: *const u64,
     count: u64,
+) -> dtl_status_t;
+
+/// Starts a new, empty history of the last `capacity` kernel launches of this process, or ends the
+/// history.
+///
+/// The history is off at first, and ends at dtl_finalize and in a forked child. While it is off, a
+/// launch costs one more branch. While it is on, a launch reads the clock twice and writes one
+/// record; it allocates nothing and waits for no other thread.
+///
+/// A launch that the backend or the library refuses because of its grid, block or shared memory is
+/// recorded with its status. A launch with an invalid handle, a NULL argument, or another invalid
+/// field is not recorded. Neither is a launch that a handler of the program executes without
+/// calling dtl_kernel_launch. The history has the times of the calls. For the times at which a
+/// device runs the kernels, see dtl_trace_start.
+///
+/// @param capacity  Number of launches to keep, at most 1048576; each takes 176 bytes. 0 ends the
+///                  history. An earlier history is discarded in both cases.
+/// @return DTL_ERROR_LIMIT: `capacity` is greater than 1048576. The history has not changed.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for it. The history has not changed.
+/// Threads: any; launches of other threads that are in progress may be missing.
+/// Equivalent: execution history of PyDotCompute; activity records of CUPTI.
+pub safe fn dtl_launch_history_set_capacity(capacity: u64) -> dtl_status_t;
+
+/// Returns the last kernel launches of this process, the oldest first. They stay in the history.
+///
+/// A launch that another thread records during the call may be missing, now and later.
+///
+/// @param kernel   Name of a kernel: only its launches are returned. At most 63 bytes are compared
+///                 (dtl_launch_record_t::name). NULL for the launches of all kernels.
+/// @param out      Array of `cap` records. NULL with cap 0 to query only the number. If more
+///                 launches match, the last `cap` of them are returned.
+/// @param cap      Number of elements of `out`.
+/// @param out_len  Number of launches in the history that match `kernel`. It can be greater than
+///                 `cap`: min(`cap`, *out_len) records have been written.
+/// @return DTL_ERROR_INVALID_STATE: no history is kept, see dtl_launch_history_set_capacity.
+///         DTL_ERROR_NULL_POINTER: `out` is NULL and `cap` is not 0, or `out_len` is NULL.
+/// Threads: any. Does not block.
+/// Equivalent: ComputeOrchestrator.get_execution_history of PyDotCompute.
+pub unsafe fn dtl_launch_history_read(
+    kernel: *const c_char,
+    out: *mut dtl_launch_record_t,
+    cap: u64,
+    out_len: *mut u64,
 ) -> dtl_status_t;
 
 }
@@ -7301,8 +7874,9 @@ pub unsafe fn dtl_comm_open(
 
 /// Destroys a communicator. Waiting calls of other threads on it return DTL_ERROR_CANCELED.
 /// Requests in flight are cancelled (a matched one completes first), and all its request handles
-/// become stale. Sent messages can still be received by the peers. A collective in flight is
-/// abandoned on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: no effect.
+/// become stale. Its registered buffers (dtl_comm_register) are deregistered. Sent messages can
+/// still be received by the peers. A collective in flight is abandoned on all ranks. Null,
+/// DTL_COMM_WORLD and DTL_COMM_SELF: no effect.
 ///
 /// The call waits for no other rank. Operations of other ranks that still need this rank on this
 /// communicator end with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink excludes this rank, where the
@@ -7318,7 +7892,9 @@ pub unsafe fn dtl_comm_open(
 ///
 /// If the library's own messages are in flight over an MPI, a registered kind or "rdma" (for
 /// example after a time limit), the call waits up to 5 s for them, whatever the time limit: until
-/// then the transport uses their buffers. On kind "rdma", cancelled operations do not count.
+/// then the transport uses their buffers. On kind "rdma", cancelled operations do not count. The
+/// call also waits while another thread is in a function of the transport that blocks
+/// (registration of memory). dtl_comm_revoke does not wait for that.
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: a send of MPI's own is in flight. DTL_ERROR_BUSY: a collective
 ///         of MPI's own is in flight, or the call comes from a callback of a call on the
@@ -8600,6 +9176,59 @@ pub unsafe fn dtl_comm_ineighbor_alltoallv(
 }
 
 // -----------------------------------------------------------------------------------------------
+// Registration of buffers with a communicator.
+
+unsafe extern "C" {
+
+/// Registers a buffer with a communicator, for buffers that are reused: operations then need not
+/// register or copy the buffer each time. Not collective. It never changes the result of an
+/// operation, and no operation requires it.
+///
+/// Kind "rdma": the network device sends large messages from the buffer and receives them into it,
+/// also if the program allocated the memory itself (malloc). Without this call they are copied
+/// through registered memory. Memory of dtl_mem_alloc is registered at its first use anyway. Kind
+/// "nccl", device memory: ncclCommRegister, if NCCL has it (2.19 or newer); then register the
+/// buffers of all ranks. Registered kinds with the slot mem_register: that slot decides. Device
+/// memory that the communicator accesses directly: the allocation is registered now instead of at
+/// its first use, and stays registered. Other memory and other kinds: no effect.
+///
+/// @param buf         First byte. The memory must exist until dtl_comm_deregister, or until the
+///                    communicator is destroyed, which deregisters it. Registered buffers of one
+///                    communicator do not overlap.
+/// @param size_bytes  Size in bytes, at least 1. Memory that the library allocated: at most up to
+///                    the end of the allocation.
+/// @return DTL_ERROR_ALREADY_EXISTS: a part of the range is already registered with this
+///         communicator (the text names it). DTL_ERROR_NULL_POINTER: `buf` is NULL.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0, or larger than the address space.
+///         DTL_ERROR_OUT_OF_BOUNDS: the range leaves the allocation in which it begins.
+///         DTL_ERROR_OUT_OF_MEMORY: no more memory can be registered (RLIMIT_MEMLOCK, limits of the
+///         device). DTL_ERROR_BUSY: kind "nccl", and a collective is in flight. DTL_ERROR_TIMEOUT:
+///         kind "nccl", and NCCL did not complete the registration; the communicator's collectives
+///         of device memory fail from then on. Other statuses are those of the transport (slots
+///         mem_supports and mem_register), or of the export of device memory as a dma-buf. After a
+///         failure, messages in device memory are staged. A later call tries to register again.
+/// Threads: any. Equivalent: ncclCommRegister, ucp_mem_map, fi_mr_reg, ibv_reg_mr.
+pub unsafe fn dtl_comm_register(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    size_bytes: u64,
+) -> dtl_status_t;
+
+/// Ends the registration of a buffer. Not collective. The communicator may keep the registration of
+/// an allocation of the library until the memory is freed.
+///
+/// @param buf  `buf` of dtl_comm_register.
+/// @return DTL_ERROR_NOT_FOUND: `buf` is not the first byte of a buffer that is registered with
+///         this communicator. DTL_ERROR_NULL_POINTER: `buf` is NULL. DTL_ERROR_BUSY: an operation
+///         in flight uses the buffer (kind "nccl": a collective of the communicator is in flight);
+///         it stays registered. Kinds for which dtl_comm_register has no effect do not return it.
+///         Other failures are those of the transport; the buffer is not registered any more.
+/// Threads: any. Equivalent: ncclCommDeregister, ucp_mem_unmap, ibv_dereg_mr.
+pub unsafe fn dtl_comm_deregister(comm: dtl_comm_t, buf: *mut c_void) -> dtl_status_t;
+
+}
+
+// -----------------------------------------------------------------------------------------------
 // Communicators: duplicate, split, shrink; attributes; reports.
 
 unsafe extern "C" {
@@ -8703,6 +9332,91 @@ pub unsafe fn dtl_comm_group_create(
 ///         callback of a collective on `comm` (see dtl_op_fn_t). DTL_ERROR_CANCELED: another thread
 ///         destroyed `comm`. Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 pub unsafe fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t;
+
+/// Revokes a communicator: on every rank, operations on it that wait end with DTL_ERROR_REVOKED,
+/// and later operations fail with it. Not collective: any rank may call it at any time, for example
+/// a rank that got DTL_ERROR_RANK_FAILURE while others wait for its messages. It does not wait. A
+/// second call, also on another rank, has no effect.
+///
+/// Each rank detects the revocation in a call that waits, or that tests without success, on this or
+/// another communicator, and then notifies all others. So all live ranks detect it even if the
+/// caller dies. If the caller then destroys the communicator or finalizes, ranks that wait for it
+/// get DTL_ERROR_REVOKED, not DTL_ERROR_RANK_FAILURE. The same holds if the caller dies, unless it
+/// dies before the notification is sent. A call that completes at once may succeed before the rank
+/// has detected the revocation. A message that has arrived completely may still be received by a
+/// request that waits for it. A message that is matched is completed first; after that, the library
+/// does not access the buffers of operations that ended.
+/// Operations that MPI itself executes do not end: blocking calls and collectives of kind "mpi"
+/// without a time limit (see docs/explanation/failures.md).
+///
+/// dtl_comm_shrink, dtl_comm_destroy, dtl_comm_dump, and queries such as dtl_comm_rank and
+/// dtl_comm_info still work on `comm`. Windows over `comm` are revoked too: dtl_win_destroy still
+/// works, and does not wait. Communicators that were made from `comm` are not revoked.
+///
+/// Several threads may call it, also while another thread waits in a call on `comm`.
+///
+/// @return DTL_ERROR_BUSY: the call comes from a callback of a collective on `comm` (see
+///         dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`. Equivalent:
+///         MPIX_Comm_revoke (ULFM).
+pub safe fn dtl_comm_revoke(comm: dtl_comm_t) -> dtl_status_t;
+
+/// Creates a communicator of the ranks of `comm` and of new ranks, which can replace those that a
+/// dtl_comm_shrink has removed. For each new rank a process of the program is started, with the
+/// program's arguments and the launcher's environment. dtlrun starts it on its own node. For kind
+/// "mpi", MPI starts it and chooses the node. `comm` is not changed.
+///
+/// In a new process, DTL_COMM_WORLD and the first dtl_comm_open without rank and size are the grown
+/// communicator: the process waits there for the ranks of `comm`. A new process must open the same
+/// kind (there DTL_COMM names it) with the same flags. Then it must make the same collective calls
+/// as the old ranks make after this call, for example a dtl_comm_bcast of the state from rank 0. It
+/// must create all further communicators from that one (dtl_comm_dup, dtl_comm_split).
+/// docs/explanation/failures.md has the rules.
+///
+/// The call is collective over `comm`. It blocks until all ranks have opened the new communicator.
+/// All ranks first compare their arguments. In the first step, rank 0 waits until all new processes
+/// have begun to open the new communicator. In the second step, all ranks complete the opening.
+/// Each step takes at most 30 s, or half the time limit of `comm` if that is less. A step ends
+/// early if a process that dtlrun has started ends, or if a rank of `comm` dies, or revokes or
+/// destroys `comm`. The second step does not end early for registered kinds, nor for kind "rdma" if
+/// its ranks meet by a file or TCP address. Finally the ranks agree on the result over `comm`:
+/// unless one of them dies meanwhile, either all succeed or all fail.
+///
+/// If the call fails, opening fails in the new processes that have not completed it, and dtlrun
+/// ends all new processes. Processes that MPI has started are not ended: opening fails there when
+/// it is called, at the latest at the time limit. No limit applies inside functions of MPI.
+/// MPI_Comm_spawn waits until all new processes have initialized MPI. If one of them ends or stops
+/// before that, rank 0 may not return. The other ranks then return DTL_ERROR_TIMEOUT at the time
+/// limit of `comm`, if it has one.
+///
+/// @param new_ranks  Number of processes to start, 1 or more.
+/// @param flags      0.
+/// @param out        The new communicator, with the kind ("shm" if that is "self"), the time limit
+///                   and the flags of `comm` except DTL_COMM_NO_DUP. In a new process, the time
+///                   limit is that of its dtl_comm_desc_t or of DTL_TIMEOUT. The ranks of `comm`
+///                   keep their numbers, and the new ones follow. The caller owns it; destroy it
+///                   with dtl_comm_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `new_ranks` is out of range, or not the same on all ranks;
+///         `flags` is not 0; or another rank passes a bad argument, including NULL for `out` (the
+///         text names the rank). DTL_ERROR_NULL_POINTER: `out` is NULL on this rank.
+///         DTL_ERROR_NOT_SUPPORTED: the kind cannot be extended (kinds "hier", "nccl" and
+///         "threads"), the launcher cannot start processes during a job (dtlrun can), or the MPI
+///         lacks a function that the text names.
+///         DTL_ERROR_UNAVAILABLE: the processes could not be started, or one of them ended before
+///         all ranks had opened the communicator; the text of rank 0 has the reason, or the rank
+///         and its exit status. DTL_ERROR_TIMEOUT: a process did not open the communicator in time
+///         (the text of rank 0 names its rank), or rank 0 did not report the result in time. In all
+///         cases above `comm` still works, and the call may be repeated. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_REVOKED: a rank of `comm` ended or destroyed `comm`
+///         during the call, or collectives on `comm` fail; call dtl_comm_shrink first.
+///         DTL_ERROR_CANCELED: another thread destroyed `comm`.
+///         DTL_ERROR_BUSY: the call comes from a callback of a collective on `comm` (see
+///         dtl_op_fn_t). Equivalent: MPI_Comm_spawn and MPI_Intercomm_merge.
+pub unsafe fn dtl_comm_grow(
+    comm: dtl_comm_t,
+    new_ranks: i32,
+    flags: u64,
+    out: *mut dtl_comm_t,
+) -> dtl_status_t;
 
 /// Exits this process at once with an exit code, after a message in the log. No atexit functions or
 /// destructors run. The launcher terminates the other ranks (dtlrun and mpirun do). Returns only if

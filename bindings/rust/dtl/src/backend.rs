@@ -35,6 +35,18 @@ impl Backend {
         Ok(Backend { handle })
     }
 
+    /// Finds a backend by its name, if it can run on this machine.
+    ///
+    /// # Errors
+    /// See `dtl_backend_require`: the error of a backend that cannot run has the reason.
+    pub fn require(name: &str) -> Result<Backend> {
+        let name = c_string("dtl_backend_require", "name", name)?;
+        let mut handle = sys::DTL_BACKEND_NULL;
+        // SAFETY: the name ends with NUL; the output is a local.
+        unsafe { call!(dtl_backend_require(name.as_ptr(), &raw mut handle)) }?;
+        Ok(Backend { handle })
+    }
+
     fn at(index: u64) -> Result<Backend> {
         let mut handle = sys::DTL_BACKEND_NULL;
         // SAFETY: the output is a local.

@@ -178,6 +178,60 @@ impl Comm {
         Ok((handle != sys::DTL_COMM_NULL).then(|| Comm::from_raw(handle)))
     }
 
+    /// Registers a buffer that is used again and again.
+    ///
+    /// # Errors
+    /// See `dtl_comm_register`.
+    ///
+    /// # Safety
+    /// The `len` bytes at `buffer` must stay allocated until [`Comm::deregister_buffer`] is called
+    /// or the communicator is destroyed.
+    pub unsafe fn register_buffer(&self, buffer: *mut u8, len: usize) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { call!(dtl_comm_register(self.raw(), buffer.cast(), len as u64)) }
+    }
+
+    /// Ends the registration of a buffer.
+    ///
+    /// # Errors
+    /// See `dtl_comm_deregister`.
+    pub fn deregister_buffer(&self, buffer: *const u8) -> Result<()> {
+        // SAFETY: the address is only compared.
+        unsafe { call!(dtl_comm_deregister(self.raw(), buffer.cast_mut().cast())) }
+    }
+
+    /// Revokes the communicator: all waiting operations on it end, on every rank, with
+    /// DTL_ERROR_REVOKED. Not collective.
+    ///
+    /// # Errors
+    /// See `dtl_comm_revoke`.
+    pub fn revoke(&self) -> Result<()> {
+        call!(dtl_comm_revoke(self.raw()))
+    }
+
+    /// Returns a communicator of the ranks that survived a failure. Collective over the survivors.
+    ///
+    /// # Errors
+    /// See `dtl_comm_shrink`.
+    pub fn shrink(&self) -> Result<Comm> {
+        let mut handle = sys::DTL_COMM_NULL;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_comm_shrink(self.raw(), &raw mut handle)) }?;
+        Ok(Comm::from_raw(handle))
+    }
+
+    /// Returns a communicator of these ranks and `new_ranks` more, whose processes the launcher
+    /// starts. Collective.
+    ///
+    /// # Errors
+    /// See `dtl_comm_grow`.
+    pub fn grow(&self, new_ranks: i32) -> Result<Comm> {
+        let mut handle = sys::DTL_COMM_NULL;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_comm_grow(self.raw(), new_ranks, 0, &raw mut handle)) }?;
+        Ok(Comm::from_raw(handle))
+    }
+
     /// Sends a message. Returns when the buffer may be reused.
     ///
     /// # Errors

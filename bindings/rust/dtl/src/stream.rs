@@ -20,6 +20,20 @@ impl Stream {
         Ok(Stream::from_raw(handle))
     }
 
+    /// Creates a stream on a device. Lower numbers are higher priorities; the number is clamped to
+    /// the range of the device.
+    ///
+    /// # Errors
+    /// See `dtl_stream_create_with_priority`.
+    pub fn with_priority(device: Device, priority: i32) -> Result<Stream> {
+        let (backend, index) = (device.backend.raw(), device.index);
+        let mut handle = sys::DTL_STREAM_NULL;
+        let out = &raw mut handle;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_stream_create_with_priority(backend, index, 0, priority, out)) }?;
+        Ok(Stream::from_raw(handle))
+    }
+
     /// Returns the default stream of a device. Dropping it does not destroy the stream.
     ///
     /// # Errors

@@ -170,6 +170,12 @@ fn exchange(comm: &Comm) {
     assert_eq!(comm.bcast(vec![mine + 3], 1).unwrap(), [4]);
     assert_eq!(comm.allreduce(vec![mine, 10], sys::DTL_OP_SUM).unwrap(), [1, 20]);
     assert_eq!(comm.allgather(vec![mine, 7]).unwrap(), [0, 7, 1, 7]);
+    let mut buffer = vec![0_u8; 64];
+    // SAFETY: the buffer lives until its registration ends.
+    unsafe { comm.register_buffer(buffer.as_mut_ptr(), buffer.len()) }.unwrap();
+    comm.deregister_buffer(buffer.as_ptr()).unwrap();
+    let error = comm.deregister_buffer(buffer.as_ptr()).unwrap_err();
+    assert_eq!(error.status, sys::DTL_ERROR_NOT_FOUND);
     let copy = comm.dup().unwrap();
     assert!(copy.split(None, 0).unwrap().is_none());
     let alone = comm.split(Some(rank), 0).unwrap().unwrap();

@@ -6,10 +6,9 @@ use super::{LISTENER, LONGEST, Oob, PeerLiveness};
 use crate::backend::os_error::os_error;
 use crate::error::Result;
 use crate::runtime::log;
-use crate::sys::{
-    os::{poller::Interest, process, tcp},
-    sync::wait::now_ns,
-};
+use crate::sys::os::poller::Interest;
+use crate::sys::os::{process, tcp};
+use crate::sys::sync::wait::now_ns;
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -151,7 +150,7 @@ impl Oob {
         &self,
         addresses: &mut Vec<SocketAddr>,
         mut last: ConnectFailure,
-    ) -> Result<std::result::Result<(TcpStream, SocketAddr), ConnectFailure>> {
+    ) -> Result<Result<(TcpStream, SocketAddr), ConnectFailure>> {
         while let Some(address) = addresses.pop() {
             let begun = tcp::connect(address)
                 .and_then(|stream| tcp::end_if_silent(&stream, self.silent).map(|()| stream));

@@ -257,11 +257,7 @@ impl Oob {
 
     /// Decodes the ranges of ranks that `run` has encoded on rank `from`, and records that these
     /// ranks have died or left. Returns an error message if the encoding is invalid.
-    pub(super) fn handle_gone(
-        &mut self,
-        from: i32,
-        bytes: &[u8],
-    ) -> std::result::Result<(), String> {
+    pub(super) fn handle_gone(&mut self, from: i32, bytes: &[u8]) -> Result<(), String> {
         let size = self.ranks.len() as u64;
         for range in bytes.chunks(RANGE_BYTES) {
             let words: Vec<u32> = range

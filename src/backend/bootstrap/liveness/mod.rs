@@ -28,13 +28,9 @@ mod tests;
 
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
-use crate::sys::{
-    os::{
-        close_on_fork::CloseOnFork,
-        poller::{Interest, Poller},
-    },
-    sync::wait::{Deadline, now_ns},
-};
+use crate::sys::os::close_on_fork::CloseOnFork;
+use crate::sys::os::poller::{Interest, Poller};
+use crate::sys::sync::wait::{Deadline, now_ns};
 use address::Address;
 use connection::{Connection, ConnectionStage, Frame, kind};
 use heartbeat_ring::HeartbeatRing;

@@ -13,10 +13,10 @@ use crate::backend::symbol_table::function_table;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::{Error, Result, fail};
 use crate::from_c::text_at;
-use crate::runtime::component::Source;
+use crate::runtime::component::{KERNEL_HEADER, KERNEL_HEADER_NAME, Source};
 use crate::runtime::settings;
 use crate::sys::{memory::buf::Addr, os::dl, sync::wait::now_ns};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::ptr;
 
@@ -45,9 +45,6 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
 /// Sonames of the NVRTC library, each with its major version.
 const SONAMES: [(i32, &str); 3] =
     [(13, "libnvrtc.so.13"), (12, "libnvrtc.so.12"), (11, "libnvrtc.so.11.2")];
-const HEADER_NAME: &CStr = c"dtl_kernel.h";
-/// Header "dtl_kernel.h", which every source may include.
-pub(super) const HEADER_TEXT: &str = include_str!("../../../../include/dtl_kernel.h");
 
 /// Loaded NVRTC library.
 pub(super) struct Nvrtc {
@@ -145,14 +142,16 @@ impl Nvrtc {
     ) -> Result<Output> {
         let files = &source.files;
         let mut program = Program { nvrtc: self, object: ptr::null_mut() };
-        let header = CString::new(HEADER_TEXT).unwrap_or_default();
         // The conversions do not fail: strings from C contain no NUL.
         let file_names: Vec<CString> =
             files.iter().map(|file| CString::new(file.name.as_str()).unwrap_or_default()).collect();
-        let names: Vec<*const c_char> =
-            file_names.iter().map(|name| name.as_ptr()).chain([HEADER_NAME.as_ptr()]).collect();
+        let names: Vec<*const c_char> = file_names
+            .iter()
+            .map(|name| name.as_ptr())
+            .chain([KERNEL_HEADER_NAME.as_ptr()])
+            .collect();
         let headers: Vec<*const c_char> =
-            files.iter().map(|file| file.text.as_ptr()).chain([header.as_ptr()]).collect();
+            files.iter().map(|file| file.text.as_ptr()).chain([KERNEL_HEADER.as_ptr()]).collect();
         // SAFETY: `program.object` is valid for writing a handle, all texts are NUL-terminated, and
         // there are as many headers as names.
         let code = unsafe {
@@ -273,7 +272,7 @@ fn candidates(driver_version: i32) -> Vec<&'static str> {
     fit.chain([LIBRARY.file(None)]).chain(newer).collect()
 }
 
-fn first_of(names: &[&str]) -> std::result::Result<&'static Functions, String> {
+fn first_of(names: &[&str]) -> Result<&'static Functions, String> {
     let mut reasons = Vec::new();
     for name in names {
         // SAFETY: the name is that of NVRTC.

@@ -5,11 +5,11 @@
 //! they are known, then the code (a cubin, or NUL-terminated PTX).
 
 use super::includes;
-use super::nvrtc::{HEADER_TEXT, Nvrtc, Output};
+use super::nvrtc::{Nvrtc, Output};
 use super::ptx::{self, Entries};
 use crate::backend::kernel_cache::{Inputs, KernelCache, write};
 use crate::error::{Result, fail};
-use crate::runtime::component::Source;
+use crate::runtime::component::{KERNEL_HEADER, Source};
 use crate::runtime::{log, settings};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -85,7 +85,7 @@ impl Order<'_> {
     fn inputs(&self) -> Option<Inputs> {
         let mut inputs = Inputs::new();
         inputs.add("compiler of", b"cuda");
-        inputs.add("header", HEADER_TEXT.as_bytes());
+        inputs.add("header", KERNEL_HEADER.to_bytes());
         inputs.add_program("nvrtc", &self.nvrtc.file).ok()?;
         for number in [self.nvrtc.version.0, self.nvrtc.version.1] {
             inputs.add("version", &number.to_le_bytes());

@@ -7,18 +7,19 @@
 use super::{large_count, reduce_op};
 use crate::backend::mpi::ids::id_of;
 use crate::backend::mpi::library::functions::{Count, Handle};
-use crate::backend::mpi::message;
+use crate::backend::mpi::message::{self, Datatype};
 use crate::backend::mpi::op_extras::{OpExtra, RetainedArg};
 use crate::backend::mpi::transport::MpiTransport;
 use crate::error::{Result, fail, failure};
 use crate::runtime::comm::coll::{Buffer, CollArgs, CollCall, Extent, Kind};
 use crate::runtime::component::{
-    BlockingCollectives, NativeCollectives, OpId, ReductionId, Reductions, Transport,
+    BlockingCollectives, NativeCollectives, OpId, ReductionId, Reductions, Refusal, Transport,
 };
 use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering;
 
 /// Maximum number of bytes or elements that a count argument of type `int` can represent.
 pub(crate) const MOST: usize = c_int::MAX as usize;
@@ -45,8 +46,8 @@ fn has_empty_block(args: &CollArgs) -> bool {
 }
 
 impl NativeCollectives for MpiTransport {
-    fn takes(&self, call: &CollCall<'_>) -> Result<bool> {
-        Ok(self.has(call.args))
+    fn refuses(&self, call: &CollCall<'_>) -> Result<Option<Refusal>> {
+        Ok((!self.has(call.args)).then_some("MPI has no equal collective".into()))
     }
 
     fn start(&self, call: &CollCall<'_>) -> Result<OpId> {
@@ -69,6 +70,10 @@ impl NativeCollectives for MpiTransport {
 
     fn blocking(&self) -> Option<&dyn BlockingCollectives> {
         Some(self)
+    }
+
+    fn note_revoked(&self) {
+        self.is_revoked.store(true, Ordering::Relaxed);
     }
 
     fn subset(&self, ranks: &[i32], number: u32) -> Result<Option<Box<dyn Transport>>> {
@@ -140,10 +145,10 @@ macro_rules! mpi {
         let (mpi, comm) = ($self.endpoint.mpi, $self.endpoint.user);
         let code = match $self.request.as_deref_mut() {
             // SAFETY: the regions are valid until the collective completes, per `Transport`; the
-            // lists are retained as long; the counts fit, by `takes`.
+            // lists are retained as long; the counts fit, by `refuses`.
             None => unsafe { (mpi.call.$now)($($arg,)* comm) },
             // SAFETY: the regions are valid until the collective completes, per `Transport`; the
-            // lists are retained as long; counts fit, by `takes`; the request is writable.
+            // lists are retained as long; counts fit, by `refuses`; the request is writable.
             Some(request) => unsafe { (mpi.call.$later)($($arg,)* comm, request) },
         };
         mpi.check(stringify!($now), code)
@@ -183,7 +188,7 @@ struct Spread {
     base: *mut c_void,
     counts: *const c_void,
     places: *const c_void,
-    unit: Handle,
+    unit: Datatype<'static>,
 }
 
 impl MpiCall<'_> {
@@ -337,16 +342,17 @@ impl MpiCall<'_> {
             other => return fail!(DTL_ERROR_INTERNAL, "{other:?} has no blocks of several sizes"),
         };
         let (mpi, all) = (self.endpoint.mpi, self.spread(blocks)?);
-        let (base, counts, places, unit) = (all.base, all.counts, all.places, all.unit);
+        let (base, counts, places, unit) = (all.base, all.counts, all.places, all.unit.1);
         let own_bytes = if args.in_place { 0 } else { own.whole().len() };
-        let (n, kind) = if self.is_large {
-            (own_bytes, self.byte())
+        let (n, own_type) = if self.is_large {
+            (own_bytes, Datatype(mpi, self.byte()))
         } else {
-            let (count, kind) = message::typed_count(mpi, own_bytes)?;
-            (count as usize, kind)
+            let (count, datatype) = message::typed_count(mpi, own_bytes)?;
+            (count as usize, datatype)
         };
+        let kind = own_type.1;
         let (at, root) = (self.own(args, own), args.root);
-        let ended = match args.kind {
+        match args.kind {
             Kind::Gatherv => mpi! {
                 self, [MPI_Gatherv MPI_Igatherv MPI_Gatherv_c MPI_Igatherv_c],
                 at, n as _, kind, base, counts.cast(), places.cast(), unit, root
@@ -359,29 +365,21 @@ impl MpiCall<'_> {
                 self, [MPI_Allgatherv MPI_Iallgatherv MPI_Allgatherv_c MPI_Iallgatherv_c],
                 at, n as _, kind, base, counts.cast(), places.cast(), unit
             },
-        };
-        message::release(mpi, kind)?;
-        message::release(mpi, unit)?;
-        ended
+        }
     }
 
     fn alltoallv(&mut self, args: &CollArgs) -> Result<()> {
         let into = self.spread(&args.recv)?;
         let from = if args.in_place { None } else { Some(self.spread(&args.send)?) };
         let (base, counts, places, unit) = match &from {
-            Some(from) => (from.base, from.counts, from.places, from.unit),
-            None => (self.endpoint.mpi.k.in_place.ptr(), into.counts, into.places, into.unit),
+            Some(from) => (from.base, from.counts, from.places, from.unit.1),
+            None => (self.endpoint.mpi.k.in_place.ptr(), into.counts, into.places, into.unit.1),
         };
-        let (room, takes, gaps, kind) = (into.base, into.counts, into.places, into.unit);
-        let ended = mpi! {
+        let (room, takes, gaps, kind) = (into.base, into.counts, into.places, into.unit.1);
+        mpi! {
             self, [MPI_Alltoallv MPI_Ialltoallv MPI_Alltoallv_c MPI_Ialltoallv_c],
             base, counts.cast(), places.cast(), unit, room, takes.cast(), gaps.cast(), kind
-        };
-        message::release(self.endpoint.mpi, kind)?;
-        if from.is_some() {
-            message::release(self.endpoint.mpi, unit)?;
         }
-        ended
     }
 
     /// Returns the blocks of a buffer, or an empty list if the buffer is not significant on this
@@ -422,7 +420,7 @@ impl MpiCall<'_> {
         let places = self.keep(blocks.iter().map(|block| place(block) / unit));
         let mpi = self.endpoint.mpi;
         let unit = if unit > 1 { message::make_unit(mpi, count(unit))? } else { self.byte() };
-        Ok(Spread { base: base.ptr(), counts, places, unit })
+        Ok(Spread { base: base.ptr(), counts, places, unit: Datatype(mpi, unit) })
     }
 }
 
@@ -449,7 +447,7 @@ fn at(region: Region) -> *mut c_void {
     if region.is_empty() { null_mut() } else { region.addr().ptr() }
 }
 
-/// Converts a number to `int`. The checks in `takes` or `unit_of` ensure that the number fits.
+/// Converts a number to `int`. The checks in `refuses` or `unit_of` ensure that the number fits.
 fn count(number: usize) -> c_int {
     c_int::try_from(number).unwrap_or(c_int::MAX)
 }

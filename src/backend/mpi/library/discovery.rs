@@ -9,10 +9,8 @@ use super::functions::Functions;
 use super::launcher::{self, Candidate};
 use crate::error::{Error, Result, fail, failure};
 use crate::from_c::text_in;
-use crate::sys::{
-    memory::buf::Addr,
-    os::dl::{self, SharedObject},
-};
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::dl::{self, SharedObject};
 use std::ffi::{CStr, OsStr, c_int};
 use std::path::{Path, PathBuf};
 
@@ -122,13 +120,13 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
 }
 
 /// Loads a library by path or soname. Fails if other users could have written the file at the path.
-fn load_named(name: &str, why: &str) -> std::result::Result<FoundLibrary, String> {
+fn load_named(name: &str, why: &str) -> Result<FoundLibrary, String> {
     load(&dl::library_path(name)?, why)
 }
 
 /// Loads a library with local symbol scope. The symbols become global (`publish`) only after the
 /// library has proved usable.
-fn load(path: &Path, why: &str) -> std::result::Result<FoundLibrary, String> {
+fn load(path: &Path, why: &str) -> Result<FoundLibrary, String> {
     // SAFETY: constructors may run: an MPI by its name, or the user vouches for the library.
     let module = unsafe { SharedObject::open(path) }?;
     FoundLibrary::at(SymbolScope::Module(module), why)

@@ -47,6 +47,10 @@ pub type In = *const c_void;
 pub type Out = *mut c_void;
 /// `char *`
 pub type TextOut = *mut c_char;
+/// `const char *`
+pub type Text = *const c_char;
+/// `char **`, an array of arguments
+pub type Argv = *mut *mut c_char;
 /// `char ***`, the argv of main
 pub type ArgvOut = *mut *mut *mut c_char;
 /// `MPI_Comm`
@@ -117,7 +121,7 @@ function_table! {
         MPI_Comm_rank(Comm, IntOut) -> Int;
         MPI_Comm_size(Comm, IntOut) -> Int;
         MPI_Comm_dup(Comm, CommOut) -> Int;
-        MPI_Comm_split_type(Comm, Int, Int, Info, CommOut) -> Int;
+        MPI_Comm_split(Comm, Int, Int, CommOut) -> Int;
         MPI_Comm_create_group(Comm, Group, Int, CommOut) -> Int;
         MPI_Comm_group(Comm, GroupOut) -> Int;
         MPI_Comm_test_inter(Comm, IntOut) -> Int;
@@ -208,6 +212,12 @@ function_table! {
         MPI_Win_free(WinOut) -> Int;
     }
     optional {
+        // processes
+        MPI_Comm_spawn(Text, Argv, Int, Info, Int, Comm, CommOut, IntOut) -> Int;
+        MPI_Comm_get_parent(CommOut) -> Int;
+        MPI_Intercomm_create(Comm, Int, Comm, Int, Int, CommOut) -> Int;
+        MPI_Intercomm_merge(Comm, Int, CommOut) -> Int;
+
         // Fortran handles, ABI version, sizes
         MPI_Comm_f2c(Int) -> Comm;
         MPI_Comm_fromint(Int) -> Comm;

@@ -19,11 +19,9 @@ use super::launcher;
 use crate::backend::symbol_table::SymbolTable as _;
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::{explain, log, settings};
-use crate::sys::{
-    compute::callback::ForeignTester,
-    os::process,
-    sync::lock::{Mutex, MutexGuard},
-};
+use crate::sys::compute::callback::ForeignTester;
+use crate::sys::os::process;
+use crate::sys::sync::lock::{Mutex, MutexGuard};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;

@@ -27,6 +27,8 @@ pub(super) struct Net {
     /// Error status that subsequent sends return; `None` if sends succeed.
     pub(super) refuse: Option<dtl_status_t>,
     pub(super) closed: Vec<i32>,
+    /// Reason that the backend reports for each failure.
+    pub(super) why: Option<&'static str>,
 }
 
 #[derive(Default)]
@@ -78,7 +80,7 @@ impl Net {
         self.sides[rank].over.insert(op, done);
     }
 
-    fn meet(&mut self, rank: usize, posted: &MockReceive, message: MockMessage) {
+    fn deliver(&mut self, rank: usize, posted: &MockReceive, message: MockMessage) {
         assert!(message.data.len() <= posted.into.len(), "nothing is ever too long");
         posted.into.copy_from(message.data);
         let size = message.data.len() as u64;
@@ -102,7 +104,7 @@ impl Net {
         match self.sides[rank].posted.iter().position(takes) {
             Some(index) => {
                 let posted = self.sides[rank].posted.remove(index);
-                self.meet(rank, &posted, message);
+                self.deliver(rank, &posted, message);
             }
             None => {
                 assert_eq!(message.word, 0, "payloads are expected");
@@ -184,7 +186,7 @@ impl Wire for MockWire {
         &self.properties
     }
 
-    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
+    fn windows(&mut self) -> Result<&mut dyn WireWindows, &'static str> {
         Err("a mock has none")
     }
 
@@ -223,7 +225,7 @@ impl Wire for MockWire {
             |m: &MockMessage| m.word == word && [m.source, DTL_ANY_SOURCE].contains(&source);
         if let Some(index) = net.sides[self.rank].arrived.iter().position(takes) {
             let message = net.sides[self.rank].arrived.remove(index);
-            net.meet(self.rank, &posted, message);
+            net.deliver(self.rank, &posted, message);
         } else if let (DTL_ANY_SOURCE, Some(dead)) = (source, net.sides[self.rank].untold) {
             net.sides[self.rank].untold = None;
             net.end(self.rank, op, failed(dead, DTL_ERROR_RANK_FAILURE));
@@ -264,7 +266,7 @@ impl Wire for MockWire {
     }
 
     fn failure_text(&self) -> Option<String> {
-        Some("the mock says why".to_owned())
+        self.net.lock().why.map(str::to_owned)
     }
 
     fn close(&mut self) -> Result<()> {
@@ -294,6 +296,7 @@ impl World {
             activity: 0,
             refuse: None,
             closed: Vec::new(),
+            why: Some("the mock says why"),
         }));
         let wire = |rank| {
             let properties = Arc::new(Properties::new(rank as i32, size as i32, "mock"));

@@ -20,7 +20,7 @@ fn our_own_rows_pass() {
 fn older_and_newer_headers_pass() {
     assert_eq!(text("dtl_comm_vtable_t", None, 0, 48), "");
     assert_eq!(text("dtl_comm_vtable_t", None, 0, 500), "");
-    assert_eq!(text("dtl_comm_vtable_t", Some("probe"), 152, 8), "");
+    assert_eq!(text("dtl_comm_vtable_t", Some("probe"), 176, 8), "");
     assert_eq!(text("dtl_future_t", Some("x"), 1, 1), "");
 }
 

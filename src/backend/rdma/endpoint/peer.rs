@@ -13,7 +13,7 @@ use crate::backend::rdma::config::Config;
 use crate::backend::rdma::operation::RmaDirection;
 use crate::backend::rdma::protocol::eager_slots::{EagerHeader, EagerKind, Note, Slab};
 use crate::backend::rdma::protocol::header_cache::HeaderCache;
-use crate::backend::rdma::verbs::qp::{MrRange, QueuePair, Remote, SENDS, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, QueuePair, Remote, SENDS, Work, WorkRequest};
 use crate::backend::rdma::verbs::rail::{Completions, Registration};
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::OpId;
@@ -205,26 +205,15 @@ impl Peer {
 
     /// Posts a work request on queue pair `lane`; returns false if the request must be retried
     /// later.
-    pub(crate) fn start(
-        &mut self,
-        lane: usize,
-        work: WorkRequest,
-        local: MrRange,
-        what: OnCompletion,
-    ) -> Result<bool> {
-        self.start_inline(lane, work, local, what)
+    pub(crate) fn start(&mut self, lane: usize, work: Work, what: OnCompletion) -> Result<bool> {
+        self.start_inline(lane, work, what)
     }
 
     /// Posts a work request on queue pair `lane`; returns false if the request must be retried
     /// later. The function is inlined so that the compiler specializes it for each kind of work
     /// request that carries a small message.
-    fn start_inline(
-        &mut self,
-        lane: usize,
-        work: WorkRequest,
-        local: MrRange,
-        what: OnCompletion,
-    ) -> Result<bool> {
+    fn start_inline(&mut self, lane: usize, work: Work, what: OnCompletion) -> Result<bool> {
+        let (work, local) = work;
         let notifies = work.notifies();
         if !self.has_room(lane, notifies) {
             return Ok(false);
@@ -232,7 +221,7 @@ impl Peer {
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(false) };
         let number = of.number.wrapping_add(1);
         let id = WorkId { is_receive: false, rank: self.rank, lane, number };
-        let taken = match of.queue.start(id.word(), work, local, of.is_signaled(what, number)) {
+        let taken = match of.queue.start(id.word(), (work, local), of.is_signaled(what, number)) {
             Ok(taken) => taken,
             Err(error)
                 if error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY
@@ -335,12 +324,8 @@ impl Peer {
         if payload.len() <= self.inline() {
             // The work request carries the bytes inline, so they may be in unregistered memory.
             let local = MrRange { region: payload, lkey: 0, is_device: false };
-            let sent = self.start_inline(
-                0,
-                WorkRequest::SendNotify(number),
-                local,
-                OnCompletion::Nothing,
-            )?;
+            let work = (WorkRequest::SendNotify(number), local);
+            let sent = self.start_inline(0, work, OnCompletion::Nothing)?;
             if let (true, Some(lane)) = (sent, self.lanes.first_mut()) {
                 lane.reported = consumed;
             }
@@ -362,7 +347,7 @@ impl Peer {
         consumed: u32,
     ) -> Result<bool> {
         let local = MrRange { region, lkey: self.lkey(), is_device: false };
-        let started = self.start(0, work, local, OnCompletion::Slot(slot));
+        let started = self.start(0, (work, local), OnCompletion::Slot(slot));
         match (&started, self.lanes.first_mut()) {
             (Ok(true), Some(lane)) => lane.reported = consumed,
             _ => self.free.push(slot),
@@ -395,7 +380,7 @@ impl Peer {
             RmaDirection::Get => (WorkRequest::Read(there), OnCompletion::Got(op, slot, bytes)),
         };
         let local = MrRange { region, lkey: self.lkey(), is_device: false };
-        let started = self.start(0, work, local, what);
+        let started = self.start(0, (work, local), what);
         if !matches!(started, Ok(true)) {
             self.free.push(slot);
         }
@@ -436,7 +421,7 @@ impl Peer {
             let region = self.slab.write_credits(index, consumed);
             let local = MrRange { region, lkey: self.lkey(), is_device: false };
             let to = Remote { addr: tell.addr + 4 * index as u64, rkey: tell.rkey };
-            if self.start(0, WorkRequest::Write(to), local, OnCompletion::Nothing)? {
+            if self.start(0, (WorkRequest::Write(to), local), OnCompletion::Nothing)? {
                 if let Some(lane) = self.lanes.get_mut(index) {
                     lane.reported = consumed;
                 }

@@ -219,7 +219,7 @@ impl Peer {
                 let number = lane.number.wrapping_add(1);
                 let id = WorkId { is_receive: false, rank, lane: index, number };
                 let nothing = WorkRequest::Write(Remote { addr: 0, rkey: 0 });
-                match lane.queue.start_rarely(id.word(), nothing, MrRange::EMPTY, true) {
+                match lane.queue.start_rarely(id.word(), (nothing, MrRange::EMPTY), true) {
                     Ok(_) => lane.mending.last = Some((number, false)),
                     Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY => {}
                     Err(error) => return Err(error),
@@ -270,7 +270,7 @@ impl Peer {
         let is_told = of.is_signaled(flying.what, number);
         of.number = number;
         of.sent = of.sent.wrapping_add(u32::from(flying.work.notifies()));
-        of.queue.start_rarely(id.word(), flying.work, flying.local, is_told)?;
+        of.queue.start_rarely(id.word(), (flying.work, flying.local), is_told)?;
         of.in_flight.push_back(InFlightWork { number, ..flying });
         Ok(())
     }
@@ -297,7 +297,7 @@ impl Lane {
         for one in flying {
             // Writes before a message that has arrived have arrived too. The counts were sent with
             // the queue pair attributes.
-            let is_there = left > 0 && !one.work.asks();
+            let is_there = left > 0 && !one.work.has_response_data();
             left -= u32::from(left > 0 && one.work.notifies());
             if is_there || one.is_of_no_use_again() { over.push(one) } else { again.push(one) }
         }

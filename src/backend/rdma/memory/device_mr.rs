@@ -2,103 +2,84 @@
 //! message. An allocation is registered by its dma-buf or by its address.
 //!
 //! These registrations count towards the limit of the host registrations (`reg_cache`). Freeing an
-//! allocation ends its registration, in the thread that frees the allocation and before the
-//! allocation's backend is called: a registration pins the device's pages, and a registration by
-//! address would cover whatever is allocated at that address next. A registration is identified by
-//! the allocation's serial number, so a later allocation at the same address never matches. A
-//! message shares ownership of its allocation's registration.
+//! allocation ends its registration, before the allocation's backend is called: a registration pins
+//! the device's pages, and a registration by address would cover whatever is allocated at that
+//! address next. A registration is identified by the allocation's serial number, so a later
+//! allocation at the same address never matches. A message shares ownership of its allocation's
+//! registration.
 //!
 //! If a backend cannot export a dma-buf for an allocation, that result is cached. If the device or
 //! the kernel rejects a registration, no further registration is tried. Both cases are logged once.
 
-use super::reg_cache::{Cache, RegTable, Registered};
+use super::reg_cache::{Cache, Registered};
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::backend::rdma::verbs::rail::Rail;
-use crate::error::{Error, Result};
-use crate::runtime::component::{DeviceMemory, HostShadow};
+use crate::backend::reg_table::RegTable;
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::{DeviceMemory, HostShadow, MemoryExport};
 use crate::runtime::log;
-use crate::runtime::memory::device_only::{self, Watcher};
 use crate::sys::memory::buf::Region;
-use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeSet;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// Registrations of device memory, keyed by allocation. The mutex is innermost: no other lock is
-/// acquired while it is held.
-#[derive(Default)]
-pub(crate) struct Registrations(Mutex<DeviceMrTable>);
+/// Host memory of a payload, and the `HostShadow` if the payload is in device memory.
+pub(crate) type PayloadBuffer<'a> = (Region, Option<&'a Arc<HostShadow>>);
 
+/// Registrations of device memory, and of buffers of the program.
 #[derive(Default)]
-struct DeviceMrTable {
+pub(crate) struct Registrations {
     /// Registrations, by the serial number of their allocation.
-    known: RegTable,
+    pub(super) known: RegTable<Registered>,
+    /// Buffers that the program has registered and that are not in the library's own memory. They
+    /// do not count towards the limit.
+    pub(super) buffers: Vec<Arc<Registered>>,
     /// Serial numbers of the allocations that cannot be registered.
     unfit: BTreeSet<u64>,
     /// Reason why device memory is no longer registered; `None` if no registration has been
     /// rejected.
-    refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
     /// True once a warning has been logged that a backend cannot export a dma-buf for an
     /// allocation.
     has_said: bool,
 }
 
 impl Registrations {
-    /// Creates an empty set, which is notified when device memory is freed.
-    pub(crate) fn new() -> Arc<Registrations> {
-        let all = Arc::new(Registrations::default());
-        let watcher: Arc<dyn Watcher> = Arc::clone(&all) as Arc<dyn Watcher>;
-        device_only::watch(Arc::downgrade(&watcher));
-        all
-    }
-
     /// Returns the number of registered bytes of device memory.
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.lock().known.bytes
+        self.known.bytes()
     }
 
     /// Returns the registration of an allocation; `Some(None)` if it cannot be registered, `None`
     /// if that is unknown.
-    pub(crate) fn find(&self, serial: u64) -> Option<Option<Arc<Registered>>> {
-        let mut table = self.0.lock();
-        match table.known.find(|all| all.get_mut(&serial)) {
-            None => table.unfit.contains(&serial).then_some(None),
+    pub(crate) fn find(&mut self, serial: u64) -> Option<Option<Arc<Registered>>> {
+        match self.known.find(|all| all.get_mut(&serial)) {
+            None => self.unfit.contains(&serial).then_some(None),
             registered => Some(registered),
         }
     }
 
-    /// Drops the least recently used registration that is not in use; returns false if no such
-    /// registration exists.
-    pub(crate) fn drop_oldest(&self) -> bool {
-        let gone = self.0.lock().known.remove_oldest();
-        gone.is_some() // the registration is dropped without the lock
-    }
-
-    pub(crate) fn refusal(&self) -> Option<String> {
-        self.0.lock().refusal.clone()
-    }
-}
-
-impl Watcher for Registrations {
-    fn freed(&self, serial: u64) {
-        let mut table = self.0.lock();
-        table.unfit.remove(&serial);
-        let gone = table.known.remove(serial);
-        drop(table);
-        drop(gone);
+    /// Ends the registration of an allocation that is about to be freed.
+    pub(crate) fn freed(&mut self, serial: u64) {
+        self.unfit.remove(&serial);
+        drop(self.known.remove(serial));
     }
 }
 
 impl Cache {
     /// Registers an allocation through its dma-buf (`by`: file descriptor and offset), or by its
-    /// address if `by` is `None`. Returns `None` if the allocation cannot be registered.
+    /// address if `by` is `None`.
     pub(crate) fn add_device(
         &mut self,
         memory: &DeviceMemory<'_>,
-        by: Option<&(OwnedFd, u64)>,
-    ) -> Option<Arc<Registered>> {
+        by: Option<&MemoryExport>,
+    ) -> Result<Arc<Registered>> {
         if !self.make_room(memory.region.len() as u64) {
-            return None;
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "operations in flight use all the memory that may be registered: complete some of \
+                 them, or raise cache_bytes"
+            );
         }
         let register = |rail: &Arc<Rail>| match by {
             Some((fd, offset)) => rail.register_dmabuf(fd.as_raw_fd(), *offset, memory.region),
@@ -109,20 +90,21 @@ impl Cache {
             match keys {
                 Ok(keys) => {
                     let made = Arc::new(Registered { region: memory.region, keys });
-                    self.devices.0.lock().known.add(memory.serial, &made);
-                    return Some(made);
+                    self.devices.known.add(memory.serial, &made, memory.region.len() as u64);
+                    self.devices.unfit.remove(&memory.serial);
+                    return Ok(made);
                 }
                 // Registration may succeed after other registrations are dropped.
                 Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY && self.drop_any() => {}
                 Err(error) => {
                     self.refuse(memory, &error);
-                    return None;
+                    return Err(error);
                 }
             }
         }
     }
 
-    fn refuse(&self, memory: &DeviceMemory<'_>, error: &Error) {
+    fn refuse(&mut self, memory: &DeviceMemory<'_>, error: &Error) {
         let bytes = memory.region.len();
         let why = format!(
             "{bytes} bytes of {} memory cannot be registered: {}",
@@ -130,14 +112,12 @@ impl Cache {
             error.text()
         );
         log::warning!("rdma: messages of device memory go through host memory from now on: {why}");
-        self.devices.0.lock().refusal = Some(why);
+        self.devices.refusal = Some(why);
     }
 
-    pub(crate) fn has_no_dmabuf(&self, memory: &DeviceMemory<'_>, error: &Error) {
-        let mut table = self.devices.0.lock();
-        table.unfit.insert(memory.serial);
-        let has_said = std::mem::replace(&mut table.has_said, true);
-        drop(table);
+    pub(crate) fn has_no_dmabuf(&mut self, memory: &DeviceMemory<'_>, error: &Error) {
+        self.devices.unfit.insert(memory.serial);
+        let has_said = std::mem::replace(&mut self.devices.has_said, true);
         if !has_said {
             log::warning!(
                 "rdma: messages of an allocation of {} bytes of backend {} go through host memory: \
@@ -149,13 +129,10 @@ impl Cache {
         }
     }
 
-    /// Returns the registration of a payload's buffer: the registration in `shadow` for a message
-    /// in device memory, else that of `host`; `None` if the buffer is not registered.
-    pub(crate) fn hold_of(
-        &mut self,
-        host: Region,
-        shadow: Option<&Arc<HostShadow>>,
-    ) -> Option<Arc<Registered>> {
+    /// Returns the registration of a payload's buffer: the registration in the `HostShadow` for a
+    /// message in device memory, else that of the host memory; `None` if the buffer is not
+    /// registered.
+    pub(crate) fn hold_of(&mut self, (host, shadow): PayloadBuffer<'_>) -> Option<Arc<Registered>> {
         match shadow {
             Some(shadow) => Arc::clone(&shadow.hold).downcast().ok(),
             None => self.get(host),

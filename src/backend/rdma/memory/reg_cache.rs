@@ -6,15 +6,16 @@
 //! before the next lookup. The library is not notified when the program's own memory is unmapped,
 //! and pages mapped later at that address would not be the pages that the device has registered. So
 //! messages whose buffers are in the program's own memory are copied through registered buffers
-//! (`eager_slots`).
+//! (`eager_slots`), unless the program has registered the buffer (`dtl_comm_register`).
 
 use super::device_mr::Registrations;
+use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::backend::rdma::protocol::eager_slots::RAILS;
 use crate::backend::rdma::verbs::rail::{Rail, Registration};
+use crate::backend::reg_table::RegTable;
 use crate::error::Result;
 use crate::sys::memory::buf::Region;
 use crate::sys::memory::heap::{self, UnmapWatcher};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Memory mapping that is registered on each rail.
@@ -45,65 +46,15 @@ pub(crate) fn register(rails: &[Arc<Rail>], region: Region) -> Result<Registered
     Ok(Registered { region, keys })
 }
 
-/// Registrations, keyed by the address of host memory or the serial number of a device allocation.
-/// The least recently used registration can be removed.
-#[derive(Default)]
-pub(super) struct RegTable {
-    entries: BTreeMap<u64, RegEntry>,
-    /// Number of registered bytes.
-    pub(super) bytes: u64,
-    clock: u64,
-}
-
-pub(super) struct RegEntry {
-    pub(super) registered: Arc<Registered>,
-    /// Logical time (`clock`) of the last lookup that returned this entry, for LRU eviction.
-    used: u64,
-}
-
-impl RegTable {
-    /// Returns the registration that `select` chooses, and records its use.
-    pub(super) fn find(
-        &mut self,
-        select: impl FnOnce(&mut BTreeMap<u64, RegEntry>) -> Option<&mut RegEntry>,
-    ) -> Option<Arc<Registered>> {
-        self.clock += 1;
-        let entry = select(&mut self.entries)?;
-        entry.used = self.clock;
-        Some(Arc::clone(&entry.registered))
-    }
-
-    /// Adds a registration under `key`, which must not be in the table yet.
-    pub(super) fn add(&mut self, key: u64, registered: &Arc<Registered>) {
-        self.bytes += registered.region.len() as u64;
-        let entry = RegEntry { registered: Arc::clone(registered), used: self.clock };
-        self.entries.insert(key, entry);
-    }
-
-    pub(super) fn remove(&mut self, key: u64) -> Option<RegEntry> {
-        let entry = self.entries.remove(&key)?;
-        self.bytes -= entry.registered.region.len() as u64;
-        Some(entry)
-    }
-
-    /// Removes the least recently used idle registration; returns `None` if there is none.
-    pub(super) fn remove_oldest(&mut self) -> Option<RegEntry> {
-        let all = self.entries.iter();
-        let idle = all.filter(|(_, entry)| Arc::strong_count(&entry.registered) == 1);
-        let oldest = *idle.min_by_key(|(_, entry)| entry.used)?.0;
-        self.remove(oldest)
-    }
-}
-
 /// Registration cache: memory regions of the library's allocator, kept registered on all rails.
 pub(crate) struct Cache {
     pub(super) rails: Vec<Arc<Rail>>,
     /// Registrations of host memory, by address.
-    host: RegTable,
+    host: RegTable<Registered>,
     limit: u64,
     returned: UnmapWatcher,
     /// Registrations of device memory; their bytes count towards `limit`, too.
-    pub(crate) devices: Arc<Registrations>,
+    pub(crate) devices: Box<Registrations>,
     /// True after a registration has failed. No further registration is attempted until an existing
     /// one is released.
     is_full: bool,
@@ -116,14 +67,25 @@ impl Cache {
             host: RegTable::default(),
             limit,
             returned: heap::watch_returned(),
-            devices: Registrations::new(),
+            devices: Box::default(),
             is_full: false,
         }
     }
 
-    /// Returns the registration of the mapping that contains `region`; returns `None` if the region
-    /// cannot be registered. The caller must hold the result while the region is in use.
+    /// Returns the registration that contains `region`; returns `None` if the region cannot be
+    /// registered. The caller must hold the result while the region is in use.
     pub(crate) fn get(&mut self, region: Region) -> Option<Arc<Registered>> {
+        if let Some(named) =
+            self.devices.buffers.iter().find(|named| region.is_inside(named.region))
+        {
+            return Some(Arc::clone(named));
+        }
+        self.mapping_of(region)
+    }
+
+    /// Returns the registration of the allocator's mapping that contains `region`; returns `None`
+    /// if there is no such mapping, or if it cannot be registered.
+    fn mapping_of(&mut self, region: Region) -> Option<Arc<Registered>> {
         self.forget_returned();
         let (at, end) = (region.addr().get(), region.addr().get().checked_add(region.len())?);
         let known = self.host.find(|all| {
@@ -132,6 +94,32 @@ impl Cache {
             (end <= of.addr().get() + of.len()).then_some(entry)
         });
         if known.is_some() { known } else { self.add(heap::mapping(region)?) }
+    }
+
+    /// Registers a buffer that the program names: memory of the library's allocator with its whole
+    /// mapping, other memory by itself.
+    pub(crate) fn register_buffer(&mut self, buffer: Region) -> Result<Arc<Registered>> {
+        if let Some(known) = self.mapping_of(buffer) {
+            return Ok(known);
+        }
+        loop {
+            match register(&self.rails, buffer) {
+                Ok(made) => {
+                    let made = Arc::new(made);
+                    self.devices.buffers.push(Arc::clone(&made));
+                    return Ok(made);
+                }
+                Err(error) if error.status() != DTL_ERROR_OUT_OF_MEMORY || !self.drop_any() => {
+                    return Err(error);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Ends the registration of a buffer that the program names.
+    pub(crate) fn deregister_buffer(&mut self, hold: &Arc<Registered>) {
+        self.devices.buffers.retain(|named| !Arc::ptr_eq(named, hold));
     }
 
     fn add(&mut self, mapping: Region) -> Option<Arc<Registered>> {
@@ -156,7 +144,7 @@ impl Cache {
                 }
             }
         };
-        self.host.add(mapping.addr().get() as u64, &made);
+        self.host.add(mapping.addr().get() as u64, &made, bytes);
         Some(made)
     }
 
@@ -177,7 +165,7 @@ impl Cache {
             self.is_full = false;
             return true;
         }
-        self.devices.drop_oldest()
+        self.devices.known.remove_oldest().is_some()
     }
 
     /// Releases registrations of pages that have been returned to the system.
@@ -186,9 +174,7 @@ impl Cache {
             return;
         }
         for gone in self.returned.take() {
-            let overlaps = |(_, entry): &(&u64, &RegEntry)| entry.registered.region.overlaps(gone);
-            let hit: Vec<u64> =
-                self.host.entries.iter().filter(overlaps).map(|(at, _)| *at).collect();
+            let hit = self.host.keys(|registered| registered.region.overlaps(gone));
             self.is_full &= hit.is_empty();
             hit.into_iter().for_each(|at| drop(self.host.remove(at)));
         }
@@ -196,6 +182,6 @@ impl Cache {
 
     /// Returns the number of registered bytes of host and device memory.
     pub(crate) fn bytes(&self) -> u64 {
-        self.host.bytes + self.devices.bytes()
+        self.host.bytes() + self.devices.bytes()
     }
 }

@@ -22,7 +22,9 @@ pub struct PortInfo {
     pub state: u32,
     /// Link layer: `LINK_INFINIBAND` or `LINK_ETHERNET`.
     pub layer: u8,
-    /// True if this process may run on CPUs close to the device, or if that is unknown.
+    /// True if no other device is closer to the accelerator that the rank uses. Without an
+    /// accelerator in the same PCI hierarchy: true if this process may run on CPUs close to the
+    /// device, or if that is unknown.
     pub is_near: bool,
     /// Reason why the device cannot be used; empty if it can.
     pub unfit: String,
@@ -65,10 +67,10 @@ pub struct Choice {
 }
 
 /// Chooses the ports for the rank with node-local rank `local_rank`. Candidates are the active
-/// ports among those that `wanted` names (all ports if it is empty); ports close to the CPUs of
-/// this process come first. The function chooses `rails` ports (at least one), or fewer if there
-/// are fewer candidates. The first port depends on `local_rank`, so that the ranks of a node are
-/// distributed over the ports. `Err` is the reason why no port can be used.
+/// ports among those that `wanted` names (all ports if it is empty); ports that are near
+/// (`PortInfo::is_near`) come first. The function chooses `rails` ports (at least one), or fewer if
+/// there are fewer candidates. The first port depends on `local_rank`, so that the ranks of a node
+/// are distributed over the ports. `Err` is the reason why no port can be used.
 ///
 /// If `wanted` is empty, all chosen ports have the same link layer, because ports with different
 /// link layers cannot reach each other. This link layer is InfiniBand if at least one InfiniBand
@@ -197,15 +199,20 @@ pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
     u32::from(layer) == LINK_ETHERNET || ours.0.first_chunk::<8>() != theirs.0.first_chunk::<8>()
 }
 
-/// Lists the ports of all devices that can be opened and queried. If there are no ports, `Err`
-/// describes the reason for each device.
-pub fn look(calls: &'static Functions) -> Result<Vec<PortInfo>, String> {
+/// Lists the ports of all devices that can be opened and queried. `accelerator` is the PCI address
+/// of the accelerator that the rank uses, if it is known. If there are no ports, `Err` describes
+/// the reason for each device.
+pub fn look(calls: &'static Functions, accelerator: Option<&str>) -> Result<Vec<PortInfo>, String> {
     // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
     let _places = process::occupy_standard();
-    look_in(calls, Path::new(SYS))
+    look_in(calls, Path::new(SYS), accelerator)
 }
 
-fn look_in(calls: &'static Functions, sys: &Path) -> Result<Vec<PortInfo>, String> {
+fn look_in(
+    calls: &'static Functions,
+    sys: &Path,
+    accelerator: Option<&str>,
+) -> Result<Vec<PortInfo>, String> {
     let list = DeviceList::get(calls)?;
     let (mut seen, mut reasons) = (Vec::new(), Vec::new());
     for (device, name) in list.devices() {
@@ -223,7 +230,37 @@ fn look_in(calls: &'static Functions, sys: &Path) -> Result<Vec<PortInfo>, Strin
         // SAFETY: the device was opened above, and no object was created in it.
         unsafe { (calls.ibv_close_device)(context) };
     }
+    if let Some(pci) = accelerator {
+        prefer_close_to(sys, pci, &mut seen);
+    }
     if seen.is_empty() { Err(format!("no RDMA port: {}", reasons.join("; "))) } else { Ok(seen) }
+}
+
+/// Marks the ports as near whose devices share the longest part of the path through the PCI
+/// hierarchy with the accelerator at the address `pci`. Has no effect if no device shares a part.
+fn prefer_close_to(sys: &Path, pci: &str, seen: &mut [PortInfo]) {
+    let address = pci.to_ascii_lowercase();
+    let path = pci_path(&sys.join("../../bus/pci/devices").join(address));
+    let shared: Vec<usize> = seen
+        .iter()
+        .map(|port| pci_path(&sys.join(&port.device).join("device")))
+        .map(|own| own.iter().zip(&path).take_while(|(own, other)| own == other).count())
+        .collect();
+    let longest = shared.iter().max().copied().unwrap_or(0);
+    for (port, shared) in seen.iter_mut().zip(shared).filter(|_| longest > 0) {
+        port.is_near = shared == longest;
+    }
+}
+
+/// Returns the path of a device through the PCI hierarchy, beginning with the host bridge, such as
+/// `["pci0000:00", "0000:00:01.0", "0000:01:00.0"]`. Empty if it has none.
+fn pci_path(link: &Path) -> Vec<String> {
+    let path = std::fs::canonicalize(link).unwrap_or_default();
+    let names = path.iter().map(|name| name.to_string_lossy().into_owned());
+    names
+        .skip_while(|name| !name.starts_with("pci"))
+        .take_while(|name| name.contains(':'))
+        .collect()
 }
 
 fn ports_of(calls: &Functions, context: ContextIn, name: &str, sys: &Path) -> Vec<PortInfo> {

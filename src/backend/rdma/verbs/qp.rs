@@ -82,21 +82,20 @@ pub(crate) enum WorkRequest {
     CompareSwap(Remote, u64, u64),
 }
 
+/// Work request with the local memory that it sends or fills.
+pub(crate) type Work = (WorkRequest, MrRange);
+
 impl WorkRequest {
     /// Returns true if the request consumes a receive that the peer has posted.
     pub(crate) fn notifies(&self) -> bool {
-        matches!(
-            self,
-            WorkRequest::Send | WorkRequest::SendNotify(_) | WorkRequest::WriteNotify(..)
-        )
+        use WorkRequest::{Send, SendNotify, WriteNotify};
+        matches!(self, Send | SendNotify(_) | WriteNotify(..))
     }
 
     /// Returns true if the peer's response carries data.
-    pub(crate) fn asks(&self) -> bool {
-        matches!(
-            self,
-            WorkRequest::Read(_) | WorkRequest::FetchAdd(..) | WorkRequest::CompareSwap(..)
-        )
+    pub(crate) fn has_response_data(&self) -> bool {
+        use WorkRequest::{CompareSwap, FetchAdd, Read};
+        matches!(self, Read(_) | FetchAdd(..) | CompareSwap(..))
     }
 }
 
@@ -266,25 +265,13 @@ impl QueuePair {
     /// function is out of line, because its callers are off the fast path.
     #[cold]
     #[inline(never)]
-    pub(crate) fn start_rarely(
-        &self,
-        id: u64,
-        work: WorkRequest,
-        local: MrRange,
-        signaled: bool,
-    ) -> Result<bool> {
-        self.start(id, work, local, signaled)
+    pub(crate) fn start_rarely(&self, id: u64, work: Work, signaled: bool) -> Result<bool> {
+        self.start(id, work, signaled)
     }
 
     /// Posts a work request; returns true if the request carries the bytes of `local` inline, so
     /// that the caller may overwrite that memory immediately.
-    pub(crate) fn start(
-        &self,
-        id: u64,
-        work: WorkRequest,
-        local: MrRange,
-        signaled: bool,
-    ) -> Result<bool> {
+    pub(crate) fn start(&self, id: u64, (work, local): Work, signaled: bool) -> Result<bool> {
         let mut sge = sge_of(local);
         let mut wr = SendWr::zeroed();
         wr.wr_id = id;

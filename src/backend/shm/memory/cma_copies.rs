@@ -53,8 +53,10 @@ impl Copies {
     pub(crate) fn find(&self, segment: &Segment, rank: usize, pid: i32) -> Result<Arc<dyn Remote>> {
         let probe = segment.probe(rank);
         match probe.0 {
-            _ if self.mode == Mode::Off => return fail!(DTL_ERROR_NOT_SUPPORTED, "DTL_CMA=off"),
-            0 => return fail!(DTL_ERROR_NOT_SUPPORTED, "DTL_CMA=off on rank {rank}"),
+            _ if self.mode == Mode::Cells => {
+                return fail!(DTL_ERROR_NOT_SUPPORTED, "DTL_SHM_COPY=cells");
+            }
+            0 => return fail!(DTL_ERROR_NOT_SUPPORTED, "DTL_SHM_COPY=cells on rank {rank}"),
             _ => {}
         }
         let mut open = self.open.lock();
@@ -78,7 +80,7 @@ fn why_not(rank: usize, pid: i32, error: &io::Error) -> Error {
         matches!(error.raw_os_error(), None | Some(libc::ENOENT | libc::ESRCH | libc::EIO));
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "; it needs the same permission as ptrace: the same user, and DTL_CMA=allow if \
+            "; it needs the same permission as ptrace: the same user, and DTL_SHM_COPY=allow if \
              kernel.yama.ptrace_scope is 1"
         }
         _ => "",

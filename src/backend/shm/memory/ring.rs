@@ -7,10 +7,10 @@
 //! contiguous.
 //!
 //! Layout (`STRIDE` bytes): the counts of slots and bytes that the consumer has freed, in a cache
-//! line that the producer reads only when it runs out of space; the slots; the byte ring; the state
-//! words of rendezvous requests (`rndv_claims`). The state words of the first requests are
-//! committed together with the rest of the ring (`FIRST_BYTES`), the others when more requests are
-//! open at the same time.
+//! line that the producer reads only when it runs out of space; the consumer's choices of copy
+//! methods (`copy_choice`); the slots; the byte ring; the state words of rendezvous requests
+//! (`rndv_claims`). The state words of the first requests are committed together with the rest of
+//! the ring (`FIRST_BYTES`), the others when more requests are open at the same time.
 //!
 //! Memory order: the first word of a slot has the number of its record, which no earlier record of
 //! the slot had. The producer writes the payload and the key with plain and relaxed stores and then
@@ -52,8 +52,10 @@ const LINE: usize = 64;
 const HEAD_AT: usize = 0;
 /// Offset of the count of freed bytes; in the same cache line as the count of freed slots.
 const FREED_AT: usize = 8;
+/// Offset of the consumer's choices of copy methods, in a cache line that is rarely written.
+const CHOICES_AT: usize = 128;
 /// Size, in bytes, of the area before the slots. The area contains the counts of freed slots and
-/// bytes.
+/// bytes, and the choices of copy methods.
 const HEADER: usize = sync::size(4096, 256);
 const BYTES_AT: usize = HEADER + SLOTS as usize * SLOT;
 const CLAIMS_AT: usize = BYTES_AT + CAPACITY;
@@ -72,7 +74,8 @@ pub(crate) enum RecordKind {
     /// request's state words.
     Offer = 3,
     /// Clear to send (CTS): the sender may send the (remaining) fragments. Key: ID of the send;
-    /// arguments: ID of the receive, number of bytes that fit into the receive buffer.
+    /// arguments: ID of the receive, number of bytes that fit into the receive buffer, address of
+    /// the buffer if the sender may copy to it, else 0.
     Clear = 4,
     /// The next fragment of a message. Key: ID of the receive.
     Data = 5,
@@ -93,12 +96,15 @@ pub(crate) enum RecordKind {
     /// Aborts a message: its remaining bytes are not sent. Key: ID of the receive; argument: the
     /// error status.
     Broken = 11,
+    /// The sender has copied the next bytes of a message to the receive buffer. Key: ID of the
+    /// receive; argument: number of bytes.
+    Written = 12,
 }
 
 impl RecordKind {
     fn of(number: u64) -> Option<RecordKind> {
         use RecordKind::*;
-        [Eager, Offer, Clear, Data, Finish, Cell, Long, More, Sweep, Broken]
+        [Eager, Offer, Clear, Data, Finish, Cell, Long, More, Sweep, Broken, Written]
             .into_iter()
             .find(|&kind| kind as u64 == number)
     }
@@ -132,6 +138,7 @@ pub(crate) struct RingRecord {
 struct Ring {
     head: SharedWord,
     freed: SharedWord,
+    choices: SharedWord,
     slots: Span,
     bytes: Span,
 }
@@ -141,6 +148,7 @@ impl Ring {
         Some(Ring {
             head: memory.word(offset + HEAD_AT)?,
             freed: memory.word(offset + FREED_AT)?,
+            choices: memory.word(offset + CHOICES_AT)?,
             slots: memory.span(offset + HEADER, BYTES_AT - HEADER)?,
             bytes: memory.span(offset + BYTES_AT, CAPACITY)?,
         })
@@ -247,6 +255,11 @@ impl Producer {
         true
     }
 
+    /// Returns the consumer's choices of copy methods (`copy_choice`).
+    pub(crate) fn choices(&self) -> u64 {
+        self.ring.choices.load(Relaxed)
+    }
+
     /// Returns true if the ring has space for `count` records whose payloads fit into slots.
     pub(crate) fn has_slots(&mut self, count: usize) -> bool {
         let fits = |producer: &Self| producer.tail - producer.head + count as u64 <= SLOTS;
@@ -333,9 +346,15 @@ impl Consumer {
         Ok(Consumer { ring, head: 0, read: 0, reported: 0, reported_bytes: 0, offers })
     }
 
+    /// Publishes the consumer's choices of copy methods (`copy_choice`). The producer may read the
+    /// old ones for some time. Both are correct, so Relaxed is sufficient.
+    pub(crate) fn publish_choices(&self, choices: u64) {
+        self.ring.choices.store(choices, Relaxed);
+    }
+
     /// Returns the next record, or `None` if there is none. `Err` means that the slot has an
     /// invalid record, because the producer is faulty.
-    pub(crate) fn peek(&mut self) -> std::result::Result<Option<RingRecord>, ()> {
+    pub(crate) fn peek(&mut self) -> Result<Option<RingRecord>, ()> {
         let at = slot_of(self.head);
         let word = self.ring.slots.word(at).map_or(0, |word| word.load(Acquire));
         if word as u32 != self.head.wrapping_add(1) as u32 {

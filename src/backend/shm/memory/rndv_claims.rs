@@ -8,12 +8,12 @@
 //! to the sender.
 //!
 //! The second word assigns the fragments of an accepted message: the sender claims fragments from
-//! the front. If the receiver reads the sender's memory, it claims fragments from the end, until
-//! the two sides meet. So the side that is running copies the next fragment, and neither side waits
-//! for more than the fragment that the other is copying. A fragment is claimed by a
-//! compare-exchange, so only one side claims it. Relaxed is sufficient: the receiver initializes
-//! the word before it sends the Clear record, and the completion of copies is also reported by
-//! records.
+//! the front, to copy them to cells or to the receiver's memory. If the receiver reads the sender's
+//! memory, it claims fragments from the end, until the two sides meet. So the side that is running
+//! copies the next fragments, and neither side waits for more than the fragments that the other has
+//! claimed. A fragment is claimed by a compare-exchange, so only one side claims it. Relaxed is
+//! sufficient: the receiver initializes the word before it sends the Clear record, and the
+//! completion of copies is also reported by records.
 
 use crate::sys::os::shm_segment::Span;
 use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed};
@@ -186,10 +186,23 @@ impl OwnClaims {
         won
     }
 
-    /// Claims the next fragment of a message for the sender to copy; `None` if no fragment is left.
-    pub(crate) fn take_fragment(&self, claim: u16) -> Option<u32> {
-        take_some(&self.words, claim, |left| left.start + 1..left.end)
-            .map(|(before, _)| before.start)
+    /// Claims fragments from the front of a message for the sender to copy: as many as `count`
+    /// returns for the number of unclaimed fragments. `None` if no fragment is left.
+    pub(crate) fn take_fragments(
+        &self,
+        claim: u16,
+        count: impl Fn(u32) -> u32,
+    ) -> Option<Range<u32>> {
+        let choose = |left: &Range<u32>| left.start + count(left.end - left.start)..left.end;
+        take_some(&self.words, claim, choose).map(|(before, after)| before.start..after.start)
+    }
+
+    /// Releases the `count` fragments that the sender claimed last, so that both sides can claim
+    /// them.
+    pub(crate) fn return_fragments(&self, claim: u16, count: u32) {
+        if let Some(word) = share(&self.words, claim) {
+            word.fetch_sub(count.into(), Relaxed);
+        }
     }
 
     /// Returns the range of fragments that neither side has claimed for copying.
@@ -238,9 +251,14 @@ impl PeerClaims {
         }
     }
 
-    /// Claims up to `most` fragments from the end of a message; `None` if no fragment is left.
-    pub(crate) fn take_fragments(&self, claim: u16, most: u32) -> Option<Range<u32>> {
-        let choose = |left: &Range<u32>| left.start..left.end - most.min(left.end - left.start);
+    /// Claims fragments from the end of a message: as many as `count` returns for the number of
+    /// unclaimed fragments. `None` if no fragment is left.
+    pub(crate) fn take_fragments(
+        &self,
+        claim: u16,
+        count: impl Fn(u32) -> u32,
+    ) -> Option<Range<u32>> {
+        let choose = |left: &Range<u32>| left.start..left.end - count(left.end - left.start);
         take_some(&self.words, claim, choose).map(|(before, after)| after.end..before.end)
     }
 

@@ -16,14 +16,10 @@ use super::ring::{self, Consumer, Producer, STRIDE};
 use crate::backend::coll_mailbox;
 use crate::backend::os_error::memory_error;
 use crate::error::{Result, fail};
-use crate::sys::{
-    memory::host_pages::page_size,
-    os::{
-        hwinfo,
-        shm_segment::{SharedMapping, Span},
-    },
-    sync::AtomicUpdate,
-};
+use crate::sys::memory::host_pages::page_size;
+use crate::sys::os::hwinfo;
+use crate::sys::os::shm_segment::{SharedMapping, Span};
+use crate::sys::sync::AtomicUpdate;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};

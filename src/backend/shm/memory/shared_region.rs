@@ -15,11 +15,10 @@ use crate::backend::os_error::memory_error;
 use crate::backend::shm::transport;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{self, PART_WORDS, PartKey, part_is_gone};
-use crate::sys::{
-    memory::{buf::Region, host_pages::page_size},
-    os::shm_segment::{SharedMapping, Span},
-    sync::{AtomicUpdate, wait},
-};
+use crate::sys::memory::buf::Region;
+use crate::sys::memory::host_pages::page_size;
+use crate::sys::os::shm_segment::{SharedMapping, Span};
+use crate::sys::sync::{AtomicUpdate, wait};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -1,11 +1,13 @@
 //! Fragments that a receiver reads directly from the sender's memory by cross-memory attach (CMA,
 //! process_vm_readv), starting at the end of the message.
 //!
-//! Two copies through cells (shared buffers) are faster than one copy by the OS kernel, but they
-//! require a running sender. So a receiver claims fragments only while the sender is inactive:
-//! computing, or waiting for a core. The send can complete only when the receiver has read all
-//! fragments that the receiver has claimed, so the receiver claims few fragments at a time.
+//! With the methods `Get` and `Split` (`copy_choice`), the receiver claims fragments as soon as the
+//! message is matched. Copies through cells (shared buffers) require a running sender. So with
+//! `Cells` the receiver claims fragments only while the sender is inactive: computing, or waiting
+//! for a core. The send can complete only when the receiver has read all fragments that it has
+//! claimed, so the receiver claims few fragments at a time.
 
+use super::copy_choice::CopyMethod;
 use super::engine::{ControlRecord, Engine, Receive, ShmOperation, TakenOffer};
 use super::pipeline::{FRAGMENT, fragments_of};
 use crate::backend::shm::memory::ring::Consumer;
@@ -26,6 +28,12 @@ const STEP: usize = 256 << 10;
 /// Maximum number of steps (`STEP` bytes each) per call to `progress`.
 const STEPS: usize = 2;
 
+/// Returns the number of fragments that one side claims at a time for a copy by the kernel: half of
+/// the `left` unclaimed ones, at most `STEP` bytes.
+pub(super) fn half(left: u32) -> u32 {
+    left.div_ceil(2).min(fragments_of(STEP))
+}
+
 /// Result of one step of a receive that may read the sender's memory.
 enum Looked {
     /// Nothing can be done now.
@@ -42,8 +50,10 @@ impl Engine {
             let Some(id) = self.helping.pop_front() else { break };
             let looked = self.help(id);
             moved |= !matches!(looked, Looked::Waits);
-            if !matches!(looked, Looked::Over) {
-                self.helping.push_back(id);
+            match looked {
+                Looked::Waits => self.helping.push_back(id),
+                Looked::Read => self.helping.push_front(id),
+                Looked::Over => {}
             }
         }
         moved
@@ -62,7 +72,9 @@ impl Engine {
         let source = taken.source;
         let Some(consumer) = self.peers.consumer(source) else { return Looked::Over };
         if taken.help.first == taken.help.from && !claim_fragments(taken, consumer) {
-            return Looked::Waits;
+            // With cells, the sender may become inactive later. Else all fragments are claimed.
+            let may_claim_later = taken.help.method == CopyMethod::Cells;
+            return if may_claim_later { Looked::Waits } else { Looked::Over };
         }
         let Some(peer) = self.peers.get_mut(source) else { return Looked::Over };
         let help = &mut taken.help;
@@ -77,10 +89,11 @@ impl Engine {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Looked::Waits,
             Err(error) => {
                 peer.readable &= error.raw_os_error() != Some(libc::EPERM);
-                if let Some(consumer) = self.peers.consumer(source) {
-                    return_fragments(taken, consumer);
+                if let Some(link) = self.peers.link_mut(source) {
+                    link.method_failed(taken.want, help.method);
+                    link.consumer.iter().for_each(|consumer| return_fragments(taken, consumer));
                 }
-                self.queue_answer(source, id);
+                self.answer_or_queue(source, id);
                 return Looked::Over;
             }
         }
@@ -95,10 +108,13 @@ impl Engine {
     }
 }
 
-/// If the sender is inactive, claims fragments that the receiver of a matched message then reads
-/// from the sender's memory. Returns false if no fragment is claimed.
+/// Claims fragments of a matched message that the receiver then reads from the sender's memory;
+/// with method `Cells`, only if the sender is inactive. Returns false if no fragment is claimed.
 fn claim_fragments(taken: &mut TakenOffer, consumer: &Consumer) -> bool {
     let help = &mut taken.help;
+    if help.method != CopyMethod::Cells {
+        return claim_more(taken, consumer, half);
+    }
     if help.seen != consumer.count() {
         (help.seen, help.quiet) = (consumer.count(), 0);
         return false;
@@ -114,14 +130,21 @@ fn claim_fragments(taken: &mut TakenOffer, consumer: &Consumer) -> bool {
     if now.saturating_sub(help.since_ns) < PATIENCE_NS {
         return false;
     }
-    let Some(range) = consumer.offers.take_fragments(taken.offer.claim, fragments_of(STEP)) else {
-        // The sender has taken the last fragments.
-        help.quiet = 0;
-        return false;
-    };
-    help.first = range.start as usize * FRAGMENT;
+    let is_claimed = claim_more(taken, consumer, |left| left.min(fragments_of(STEP)));
+    if !is_claimed {
+        taken.help.quiet = 0; // the sender has taken the last fragments
+    }
+    is_claimed
+}
+
+/// Claims as many fragments as `count` returns for the number of unclaimed ones. Returns false if
+/// there are none.
+fn claim_more(taken: &mut TakenOffer, consumer: &Consumer, count: impl Fn(u32) -> u32) -> bool {
+    let help = &mut taken.help;
+    let range = consumer.offers.take_fragments(taken.offer.claim, count);
+    help.first = range.map_or(help.first, |range| range.start as usize * FRAGMENT);
     help.next = help.first;
-    true
+    help.first < help.from
 }
 
 /// Returns claimed fragments to the sender after a failed read (CMA is not permitted, or the memory
@@ -131,5 +154,6 @@ fn return_fragments(taken: &mut TakenOffer, consumer: &Consumer) {
     consumer.offers.return_fragments(taken.offer.claim, fragments_of(help.from - help.first));
     help.first = help.from;
     // Clear is sent again, because the sender may have no other work left for this message.
+    taken.help.method = CopyMethod::Cells;
     taken.answer = ControlRecord::Clear;
 }

@@ -20,6 +20,7 @@
 //! `mprobe` messages that the application probes before it receives them, `liveness` ranks that
 //! died or left; locks are in `transport`.
 
+use super::copy_choice::CopyMethod;
 use super::pipeline::fragments_of;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
@@ -28,7 +29,7 @@ use crate::backend::op_table::{Operation, Operations};
 use crate::backend::shm::memory::cells::CellPool;
 use crate::backend::shm::memory::ring::{MAX_DATA, Payload, RecordKind};
 use crate::backend::shm::memory::segment::{PeerState, Segment};
-use crate::backend::shm::peer::Peers;
+use crate::backend::shm::peer::{Mode, Peers};
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{OpId, PipelinedSource, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
@@ -60,6 +61,8 @@ pub(crate) struct Engine {
     pub(crate) helping: VecDeque<OpId>,
     /// True if other ranks may read this process' memory.
     pub(crate) lends: bool,
+    /// Copy method of all large messages; `None` if it is chosen by measured times.
+    pub(crate) forced: Option<CopyMethod>,
     pub(crate) liveness: Liveness,
     /// Number of sends and receives that tried the fast path (wraps around).
     pub(crate) short_ways: u32,
@@ -95,8 +98,9 @@ pub(crate) enum SendStage {
     Queued,
     /// The rendezvous request is in the receiver's ring.
     Offered { claim: u16 },
-    /// The receiver has requested the bytes up to `end`.
-    Streaming { claim: u16, receiver: u64, end: usize },
+    /// The receiver has requested the bytes up to `end`. `into` is the address of the receive
+    /// buffer, to which the sender copies them; 0 if it copies them to cells.
+    Streaming { claim: u16, receiver: u64, end: usize, into: u64 },
     /// The sender copies each fragment that the receiver has not claimed. The receiver reads the
     /// claimed fragments from the sender's memory. The send waits for the `Finish` record, which
     /// the receiver sends once it has read the claimed fragments.
@@ -116,8 +120,8 @@ pub(crate) struct TakenOffer {
     pub(crate) source: usize,
     pub(crate) word: u64,
     pub(crate) offer: RndvOffer,
-    /// Number of leading bytes of the message that have arrived through cells or the ring. `want`
-    /// is the number of bytes that fit into the receive buffer.
+    /// Number of leading bytes of the message that have arrived through cells or the ring, or that
+    /// the sender has written. `want` is the number of bytes that fit into the receive buffer.
     pub(crate) have: usize,
     pub(crate) want: usize,
     pub(crate) answer: ControlRecord,
@@ -131,6 +135,9 @@ pub(crate) struct CmaProgress {
     /// Offset in the message. All bytes at or after this offset that fit into the receive buffer
     /// have been read.
     pub(crate) from: usize,
+    pub(crate) method: CopyMethod,
+    /// Time at which the transfer began, in nanoseconds; 0 if it is not measured.
+    pub(crate) begun_ns: u64,
     /// Start of the range that the receiver has claimed and is reading; equal to `from` if there is
     /// no such range.
     pub(crate) first: usize,
@@ -197,7 +204,7 @@ impl Engine {
         segment: Segment,
         peers: Peers,
         poller: Poller,
-        lends: bool,
+        mode: Mode,
     ) -> Engine {
         Engine {
             rank,
@@ -209,7 +216,8 @@ impl Engine {
             outbound: Vec::new(),
             pool: None,
             helping: VecDeque::new(),
-            lends,
+            lends: mode != Mode::Cells,
+            forced: mode.method(),
             liveness: Liveness { poller, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
             short_ways: 0,
         }
@@ -406,16 +414,35 @@ impl Engine {
     ) {
         let readable =
             offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
+        let size = usize::try_from(offer.size).unwrap_or(usize::MAX);
+        let method = match self.forced {
+            _ if !readable || offer.early > 0 => CopyMethod::Cells,
+            Some(forced) => forced,
+            None => self.peers.link(source).map_or(CopyMethod::Cells, |link| link.chosen(size)),
+        };
+        let is_measurable = readable && self.forced.is_none();
+        let link = self.peers.link_mut(source);
+        let begun_ns = link.map_or(0, |link| link.begin_transfer(size, is_measurable));
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
-        let want = usize::try_from(offer.size).unwrap_or(usize::MAX).min(receive.into.len());
-        let help =
-            CmaProgress { from: want, first: want, next: want, seen: 0, quiet: 0, since_ns: 0 };
+        let want = size.min(receive.into.len());
+        let help = CmaProgress {
+            from: want,
+            method,
+            begun_ns,
+            first: want,
+            next: want,
+            seen: 0,
+            quiet: 0,
+            since_ns: 0,
+        };
         let mut taken =
             TakenOffer { source, word, offer, have: 0, want, answer: ControlRecord::None, help };
         if want == 0 {
             taken.answer = ControlRecord::Finish;
         } else if !taken.is_early() {
-            taken.answer = ControlRecord::Clear;
+            if method != CopyMethod::Get {
+                taken.answer = ControlRecord::Clear;
+            }
             if let Some(consumer) = self.peers.consumer(source) {
                 consumer.offers.share(offer.claim, offer.early..taken.fragments());
             }
@@ -425,14 +452,19 @@ impl Engine {
         }
         receive.taken = Some(taken);
         if taken.answer != ControlRecord::None {
-            self.queue_answer(source, id);
+            self.answer_or_queue(source, id);
         }
         if let Some(early) = early {
             self.accept_fragment(source, id, early.region());
         }
     }
 
-    pub(crate) fn queue_answer(&mut self, source: usize, id: OpId) {
+    /// Sends the pending control record of receive `id`, or queues it if it cannot be sent now.
+    pub(crate) fn answer_or_queue(&mut self, source: usize, id: OpId) {
+        let is_first = self.peers.link(source).is_some_and(|link| link.answers.is_empty());
+        if is_first && self.answer(source, id) {
+            return;
+        }
         if let Some(link) = self.peers.link_mut(source) {
             link.answers.push_back(id);
         }

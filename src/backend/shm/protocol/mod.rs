@@ -7,9 +7,11 @@
 //! - `recv_fast`: fast path for receives, without an operation object
 //! - `pipeline`: large messages in fragments
 //! - `cma`: fragments that the receiver reads from the sender's memory
+//! - `copy_choice`: choice of the copy method from measured times
 //! - `mprobe`: matched probe
 
 pub(super) mod cma;
+pub(super) mod copy_choice;
 pub(super) mod engine;
 pub(super) mod mprobe;
 pub(super) mod pipeline;

@@ -1,17 +1,19 @@
-//! Sender's side of large messages: copies fragments into cells (shared buffers), or into the ring
-//! if there are no cells.
+//! Sender's side of large messages: copies fragments into cells (shared buffers), into the ring if
+//! there are no cells, or with method `Split` (`copy_choice`) to the receiver's memory.
 //!
-//! A message of up to `LONG` bytes is sent at once if there are cells for all its fragments: the
-//! receiver copies the first fragment while the sender copies the second one into its cell, and no
-//! rendezvous request precedes the fragments. The rendezvous request of a larger message is
-//! followed by the first fragments in the same way, and by the other fragments once the receiver
-//! has sent Clear (clear to send, CTS). If no receive matches yet, the receiver copies unrequested
-//! fragments to its own memory, so a message that waits for its receive never occupies a cell.
+//! With cells, a message of up to `LONG` bytes is sent at once if there are cells for all its
+//! fragments: the receiver copies the first fragment while the sender copies the second one into
+//! its cell, and no rendezvous request precedes the fragments. The rendezvous request of a larger
+//! message is followed by the first fragments in the same way, and by the other fragments once the
+//! receiver has sent Clear (clear to send, CTS). If no receive matches yet, the receiver copies
+//! unrequested fragments to its own memory, so a waiting message never occupies a cell.
 
+use super::cma::half;
 use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::backend::shm::memory::cells::{CELL, CellPool};
 use crate::backend::shm::memory::ring::{MAX_DATA, Payload, RecordKind};
+use crate::backend::shm::memory::segment::PeerState;
 use crate::runtime::component::OpId;
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::Region;
@@ -133,7 +135,12 @@ impl Engine {
         else {
             return Streamed::Over;
         };
-        let SendStage::Streaming { claim, receiver, end } = stage else { return Streamed::Over };
+        let SendStage::Streaming { claim, receiver, end, into } = stage else {
+            return Streamed::Over;
+        };
+        if into != 0 {
+            return self.write(dest, id, data);
+        }
         // The number of bytes that are available, or why the rest does not become available.
         let filled = match filling.as_ref().map(|by| (by.failure(), by)) {
             None => Ok(usize::MAX),
@@ -154,7 +161,7 @@ impl Engine {
         if cell.is_none() && !producer.has_room(bytes.len()) {
             return Streamed::Full;
         }
-        if producer.offers.take_fragment(claim).is_none() {
+        if producer.offers.take_fragments(claim, |_| 1).is_none() {
             if let (Some(cell), Some(pool)) = (cell, self.pool()) {
                 pool.give_back(cell);
             }
@@ -174,6 +181,48 @@ impl Engine {
             return self.end_fragments_of(id);
         }
         Streamed::Fragment((next + 1) % TURN == 0)
+    }
+
+    /// Claims the next fragments of send `id` and copies them to the receiver's memory: half of the
+    /// unclaimed ones, or two if that is more.
+    fn write(&mut self, dest: usize, id: OpId, data: Region) -> Streamed {
+        let Some(ShmOperation::Send(send)) = self.operations.get_mut(id) else {
+            return Streamed::Over;
+        };
+        let SendStage::Streaming { claim, receiver, end, into } = &mut send.stage else {
+            return Streamed::Over;
+        };
+        let (claim, receiver) = (*claim, *receiver);
+        let Some(producer) = self.peers.producer(dest) else { return Streamed::Over };
+        if !producer.has_room(0) {
+            return Streamed::Full;
+        }
+        let Some(range) = producer.offers.take_fragments(claim, |left| half(left).max(left.min(2)))
+        else {
+            return self.end_fragments_of(id);
+        };
+        let at = range.start as usize * FRAGMENT;
+        let bytes = data.part(at, (range.end as usize * FRAGMENT).min(*end).saturating_sub(at));
+        let Some(peer) = self.peers.get(dest) else { return Streamed::Over };
+        match peer.write(into.wrapping_add(at as u64), bytes) {
+            Ok(count) if count == bytes.len() => {}
+            Ok(0) => {
+                self.segment.mark(dest, PeerState::Dead);
+                return Streamed::Over;
+            }
+            // Cells carry these fragments and all later ones.
+            _ => {
+                *into = 0;
+                if let Some(producer) = self.peers.producer(dest) {
+                    producer.offers.return_fragments(claim, range.end - range.start);
+                }
+                return Streamed::Fragment(false);
+            }
+        }
+        let words = [bytes.len() as u64, 0, 0, 0];
+        self.push(dest, RecordKind::Written, receiver, Payload::Words(words));
+        let left = self.peers.producer(dest).map_or(0..0, |producer| producer.offers.left(claim));
+        if left.is_empty() { self.end_fragments_of(id) } else { Streamed::Fragment(false) }
     }
 
     /// Aborts send `id`, whose remaining bytes will not become available, and sends `status` to the

@@ -1,5 +1,6 @@
 //! Receiving side of the protocol: handles records read from rings.
 
+use super::copy_choice::CopyMethod;
 use super::engine::{
     Arrival, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation, done,
     fitting, rank_of,
@@ -34,6 +35,8 @@ pub(crate) struct PipelineReceive {
     /// Number of bytes that have arrived; `size` is the number expected.
     have: usize,
     size: usize,
+    /// Time at which the first fragment arrived, in nanoseconds; 0 if the message is not measured.
+    begun_ns: u64,
 }
 
 enum Into {
@@ -89,6 +92,7 @@ impl Engine {
             RecordKind::Finish => self.accept_finish(source, record),
             RecordKind::Sweep => self.drop_all_withdrawn(source),
             RecordKind::Broken => self.accept_broken(source, record),
+            RecordKind::Written => self.accept_written(source, record),
         }
         true
     }
@@ -131,7 +135,8 @@ impl Engine {
             Into::Kept(memory, Some(offer))
         };
         if let Some(link) = self.peers.link_mut(source).filter(|_| early > 0) {
-            link.long = Some(PipelineReceive { into, word: record.key, have: 0, size });
+            link.long =
+                Some(PipelineReceive { into, word: record.key, have: 0, size, begun_ns: 0 });
         }
         true
     }
@@ -142,12 +147,12 @@ impl Engine {
         let (SendStage::Offered { claim } | SendStage::Meeting { claim }) = send.stage else {
             return;
         };
-        let [receiver, end, ..] = record.words;
+        let [receiver, end, into, _] = record.words;
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         if send.dest != source || end > send.data.len() {
             return;
         }
-        send.stage = SendStage::Streaming { claim, receiver, end };
+        send.stage = SendStage::Streaming { claim, receiver, end, into };
         if let Some(link) = self.peers.link_mut(source) {
             link.streams.push_back(id);
         }
@@ -174,8 +179,12 @@ impl Engine {
                 }
             },
         };
+        let is_measurable = self.forced.is_none()
+            && matches!(into, Into::Posted(_))
+            && self.peers.get(source).is_some_and(|peer| peer.readable);
         if let Some(link) = self.peers.link_mut(source) {
-            link.long = Some(PipelineReceive { into, word: record.key, have: 0, size });
+            let begun_ns = link.begin_transfer(size, is_measurable);
+            link.long = Some(PipelineReceive { into, word: record.key, have: 0, size, begun_ns });
         }
         self.accept_more(source, record);
         true
@@ -212,8 +221,13 @@ impl Engine {
     /// matches it.
     fn end_long(&mut self, source: usize) {
         let from = rank_of(source);
-        let long = self.peers.link_mut(source).and_then(|link| link.long.take());
-        let Some(PipelineReceive { into, word, size, .. }) = long else { return };
+        let Some(link) = self.peers.link_mut(source) else { return };
+        let Some(PipelineReceive { into, word, size, begun_ns, .. }) = link.long.take() else {
+            return;
+        };
+        if matches!(into, Into::Posted(_) | Into::Kept(_, None)) {
+            link.end_transfer(size, CopyMethod::Cells, begun_ns);
+        }
         match into {
             Into::Taken(_) => {}
             Into::Posted(id) => {
@@ -276,6 +290,19 @@ impl Engine {
     /// Stores the next fragment of the message whose rendezvous request was accepted by receive
     /// `id`.
     pub(crate) fn accept_fragment(&mut self, source: usize, id: OpId, bytes: Region) {
+        self.advance(source, id, bytes.len(), |into| into.copy_across(bytes));
+    }
+
+    /// Records that the sender has copied the next bytes of a message to the receive buffer.
+    fn accept_written(&mut self, source: usize, record: &RingRecord) {
+        let [count, ..] = record.words;
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        self.advance(source, OpId(record.key), count, |_| {});
+    }
+
+    /// Records the arrival of the next `count` bytes for receive `id`. `store` stores them in the
+    /// rest of the receive buffer.
+    fn advance(&mut self, source: usize, id: OpId, count: usize, store: impl FnOnce(Region)) {
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else {
             return;
@@ -285,8 +312,8 @@ impl Engine {
             return;
         }
         let room = taken.help.first.saturating_sub(taken.have);
-        receive.into.part(taken.have, room).copy_across(bytes);
-        taken.have += bytes.len().min(room);
+        store(receive.into.part(taken.have, room));
+        taken.have += count.min(room);
         if taken.is_complete() {
             self.end_fragments(id);
         }
@@ -302,6 +329,9 @@ impl Engine {
         };
         if taken.source == source {
             let (word, size) = (taken.word, taken.offer.size);
+            if let Some(link) = self.peers.link_mut(source) {
+                link.end_transfer(0, CopyMethod::Cells, 0);
+            }
             let status = i32::try_from(status).ok().filter(|status| is_status(*status));
             self.operations
                 .finish(id, done(source, status.unwrap_or(DTL_ERROR_COMMUNICATION), word, size));
@@ -348,7 +378,7 @@ impl Engine {
         } else {
             taken.answer = ControlRecord::Finish;
             let source = taken.source;
-            self.queue_answer(source, id);
+            self.answer_or_queue(source, id);
         }
     }
 
@@ -360,6 +390,9 @@ impl Engine {
             return;
         };
         let size = taken.offer.size;
+        if let Some(link) = self.peers.link_mut(taken.source) {
+            link.end_transfer(taken.want, taken.help.method, taken.help.begun_ns);
+        }
         self.operations.finish(id, done(taken.source, fitting(size, into), taken.word, size));
     }
 }

@@ -1,6 +1,7 @@
 //! Sending side of the protocol: writes queued records to the ring of each rank as space permits.
 //! The fragments of large messages are in `pipeline`.
 
+use super::copy_choice::CopyMethod;
 use super::engine::{ControlRecord, Engine, Receive, Send, SendStage, ShmOperation, done};
 use super::pipeline::LONG;
 use crate::abi::status::DTL_SUCCESS;
@@ -61,14 +62,18 @@ impl Engine {
 
     /// Sends the pending control record of receive `id`, if any; returns false if the ring has no
     /// space for it.
-    fn answer(&mut self, dest: usize, id: OpId) -> bool {
-        let Some(&ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
+    pub(super) fn answer(&mut self, dest: usize, id: OpId) -> bool {
+        let Some(&ShmOperation::Receive(Receive { taken: Some(taken), into, .. })) =
             self.operations.get(id)
         else {
             return true;
         };
         let (kind, words) = match taken.answer {
-            ControlRecord::Clear => (RecordKind::Clear, [id.0, taken.want as u64, 0, 0]),
+            ControlRecord::Clear => {
+                let is_split = taken.help.method == CopyMethod::Split;
+                let into = if is_split { into.addr().get() as u64 } else { 0 };
+                (RecordKind::Clear, [id.0, taken.want as u64, into, 0])
+            }
             ControlRecord::Finish => (RecordKind::Finish, [0; 4]),
             ControlRecord::None => return true,
         };
@@ -103,7 +108,8 @@ impl Engine {
             }
             return started;
         }
-        if data.len() <= LONG && mode != SendMode::Synchronous && self.send_long(dest, word, data) {
+        let is_long = data.len() <= LONG && mode != SendMode::Synchronous;
+        if is_long && self.uses_cells(dest, data.len()) && self.send_long(dest, word, data) {
             self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             return true;
         }
@@ -117,7 +123,8 @@ impl Engine {
         let claim = self.peers.producer(dest).and_then(|producer| producer.offers.open());
         let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
         let address = if self.lends && is_there { data.addr().get() as u64 } else { 0 };
-        let (cells, count) = self.cells_for_first(dest, if is_there { data.len() } else { 0 });
+        let is_early = is_there && self.uses_cells(dest, data.len());
+        let (cells, count) = self.cells_for_first(dest, if is_early { data.len() } else { 0 });
         let words = [data.len() as u64, id.0, address, count as u64];
         let started = self.push(dest, RecordKind::Offer, word, Payload::Offer(words, claim));
         if !started {
@@ -132,6 +139,12 @@ impl Engine {
         }
         self.send_first(dest, RecordKind::More, word, data, cells.into_iter().take(count));
         true
+    }
+
+    /// Returns true if the current copy method for messages of `len` bytes to `dest` is `Cells`.
+    fn uses_cells(&self, dest: usize, len: usize) -> bool {
+        let chosen = || self.peers.link(dest).map(|link| link.chosen_by_peer(len));
+        !self.lends || self.forced.or_else(chosen).is_none_or(|method| method == CopyMethod::Cells)
     }
 
     /// Allocates state words for a rendezvous request after all committed state words were found in

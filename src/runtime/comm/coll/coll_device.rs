@@ -8,13 +8,13 @@
 //! fails, or stages the data if the communicator was opened with DTL_COMM_STAGE. All other
 //! collectives run as on any communicator.
 //!
-//! This file connects the device communicators, and selects, starts and completes collectives. It
-//! does not define which collectives a device library supports.
+//! This file connects the device communicators and selects collectives; `coll_native` starts and
+//! completes them. It does not define which collectives a device library supports.
 
-use super::CollArgs;
 use super::coll_exec::StartedColl;
+use super::coll_native::Executor;
 use super::device_part::{DeviceCommPart, DeviceCommSpec};
-use super::schedule::Advance;
+use super::{CollArgs, coll_native};
 use crate::abi::status::dtl_status_t;
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::comm::Comm;
@@ -34,8 +34,8 @@ pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<StartedColl>>
     if !part.holds(args)? {
         return Ok(None);
     }
-    let Some(why) = part.refuses(args) else {
-        return comm.prepare_on_device(args.clone()).map(Some);
+    let Some(why) = part.refuses(&coll_native::call_of(comm, args, None))? else {
+        return coll_native::start(comm, Executor::DeviceLibrary, args, None).map(Some);
     };
     let error = failure!(
         DTL_ERROR_NOT_SUPPORTED,
@@ -48,18 +48,6 @@ pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<StartedColl>>
         return Ok(None);
     }
     Err(error)
-}
-
-/// Starts the collective if it is not started, and polls it for completion.
-pub(crate) fn advance(comm: &Comm, args: &CollArgs, started: &mut Option<u64>) -> Result<Advance> {
-    let part = comm.device.as_ref();
-    let part =
-        part.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "a communicator without a device"))?;
-    let number = match *started {
-        Some(number) => number,
-        None => *started.insert(part.comm.start(args)?),
-    };
-    Ok(if part.comm.test(number)? { Advance::Done } else { Advance::Waiting })
 }
 
 /// Attaches device collectives to `made`, a communicator derived from `from`, if `from` has device
@@ -83,7 +71,7 @@ pub(crate) fn attach(
     let (_, invitation) = together(&comm, invited, words)?;
     // Number of the collective in which all ranks report whether they are connected.
     let number = u64::from(comm.sequence.load(Ordering::Relaxed));
-    if let Err(error) = meet(&comm, mine.as_ref(), &invitation, number) {
+    if let Err(error) = connect(&comm, mine.as_ref(), &invitation, number) {
         mine.give_up();
         hang_report::give_up(&comm, number, error.status());
         return Err(error);
@@ -116,11 +104,11 @@ fn part_failed(rank: i32, status: dtl_status_t) -> Error {
 }
 
 /// Connects the device communicators of all ranks. `number` is the number of the next collective.
-fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &BootstrapId, number: u64) -> Result<()> {
-    mine.meet(invitation, comm.rank, comm.size)?;
+fn connect(comm: &Comm, mine: &dyn DeviceComm, id: &BootstrapId, number: u64) -> Result<()> {
+    mine.connect(id, comm.rank, comm.size)?;
     let limit_ns = comm.timeout_ns.min(BOOTSTRAP_NS);
     let (deadline, mut backoff) = (Deadline::after(limit_ns), Backoff::new());
-    while !mine.has_met()? {
+    while !mine.is_connected()? {
         backoff.pause();
         if !backoff.is_long() {
             continue;

@@ -1,5 +1,5 @@
-//! Implementation of collectives by native collectives of the transport (for example MPI), each
-//! executed as one operation.
+//! Implementation of collectives by native collectives of the transport (for example MPI), or by
+//! the library of the communicator's device (`coll_device`). Each is executed as one operation.
 //!
 //! A blocking native collective completes in the call that starts it. A `Run` (state of a
 //! collective in progress, `coll_exec`) is created only for a collective that is still in progress
@@ -10,18 +10,17 @@ use super::schedule::Advance;
 use super::{Buffer, CollArgs, CollCall};
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::dtl_reduce_op_t;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, fail};
 use crate::hints::{self, usually};
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
+use crate::runtime::comm::p2p::gpu_direct;
 use crate::runtime::comm::p2p::send_recv::Data;
 use crate::runtime::comm::{Comm, progress, progress_count};
-use crate::runtime::component::{NativeCollectives, OpId};
-use crate::runtime::memory::device_only;
+use crate::runtime::component::{Completion, Hold, MemoryPlace, NativeCollectives, OpId};
+use crate::runtime::memory::{Allocation, device_only};
 use crate::runtime::types;
-use crate::sys::{
-    handles::handle_table::HazardRef,
-    memory::buf::{Addr, Region},
-};
+use crate::sys::handles::handle_table::HazardRef;
+use crate::sys::memory::buf::{Addr, Region};
 
 /// Starts a native collective. Returns `None` if the transport does not support the collective.
 #[inline(never)]
@@ -36,7 +35,7 @@ pub(super) fn begin(
         return Ok(None);
     }
     let Some(blocking) = native.blocking().filter(|_| mode == CallMode::Blocking) else {
-        return start(comm, native, args);
+        return start_taken(comm, native, args);
     };
     let call = OpDesc::of(args);
     let turn = comm.enter(&call)?;
@@ -46,6 +45,7 @@ pub(super) fn begin(
     match ended {
         Some(Ok(())) => {
             comm.leave(turn);
+            comm.explain_native(call.kind, false);
             Ok(Some(StartedColl::Over(call.kind)))
         }
         Some(Err(error)) => Err(failed(comm, CollSetup { ticket, call, turn }, args, error)),
@@ -57,29 +57,126 @@ pub(super) fn begin(
     }
 }
 
-fn call_of<'a>(comm: &Comm, args: &'a CollArgs) -> CollCall<'a> {
-    CollCall { args, context: comm.context, is_deterministic: comm.link.is_deterministic }
+/// Executor of a native collective.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Executor {
+    /// The transport of the communicator. `can_cancel`: it can cancel the collective.
+    Transport { can_cancel: bool },
+    /// The collective library of the communicator's device (`coll_device`).
+    DeviceLibrary,
 }
 
-/// Starts a native collective that is polled for completion.
+/// Device memory in which a native collective takes place.
+pub(crate) struct OnDevice {
+    place: MemoryPlace,
+    /// Objects that keep the buffers accessible to the transport.
+    holds: Vec<Hold>,
+}
+
+/// Starts a native collective on device memory that the transport accesses. Returns `None` if the
+/// buffers are in other memory or the transport does not execute the collective there.
+pub(super) fn begin_on_device(comm: &Comm, args: &CollArgs) -> Result<Option<StartedColl>> {
+    let (Some(native), Some(direct)) = (&comm.native_collectives, comm.link.direct()) else {
+        return Ok(None);
+    };
+    let buffers = args.send.ranges().iter().chain(args.recv.ranges());
+    let buffers = || buffers.clone().filter(|buffer| !buffer.is_empty());
+    let Some(place) = place_of(buffers())?.filter(|_| args.neighbors.is_none()) else {
+        return Ok(None);
+    };
+    let mut memory = Box::new(OnDevice { place, holds: Vec::new() });
+    match native.part().refuses(&call_of(comm, args, Some(&memory))) {
+        Ok(None) => {}
+        Ok(Some(_)) => return Ok(None),
+        Err(error) => return Err(not_taken(comm, args, error)),
+    }
+    for buffer in buffers() {
+        let held = gpu_direct::hold(comm, direct, *buffer, false)?;
+        let Some((hold, _)) = held else { return Ok(None) };
+        memory.holds.push(hold);
+    }
+    let by = Executor::Transport { can_cancel: native.part().can_cancel() };
+    start(comm, by, args, Some(memory)).map(Some)
+}
+
+/// Returns the place of device memory that contains all buffers; `None` if the host can access one
+/// of them, or if they are in different places.
+fn place_of<'a>(buffers: impl Iterator<Item = &'a Region>) -> Result<Option<MemoryPlace>> {
+    let mut first = None;
+    for buffer in buffers {
+        let found = device_only::allocation_of(*buffer)?;
+        let Some(Allocation { backend, kind, device, hidden: true, imported: false, .. }) = found
+        else {
+            return Ok(None);
+        };
+        let place = MemoryPlace { backend, kind, device };
+        if *first.get_or_insert(place) != place {
+            return Ok(None);
+        }
+    }
+    Ok(first)
+}
+
+pub(super) fn call_of<'a>(comm: &Comm, args: &'a CollArgs, on: Option<&OnDevice>) -> CollCall<'a> {
+    CollCall {
+        args,
+        context: comm.context,
+        is_deterministic: comm.link.is_deterministic,
+        place: on.map(|memory| memory.place),
+    }
+}
+
+/// Starts a native collective of the transport that is polled for completion. Returns `None` if the
+/// transport does not support it.
 #[inline(never)]
-fn start(
+fn start_taken(
     comm: &Comm,
     native: &dyn NativeCollectives,
     args: &CollArgs,
 ) -> Result<Option<StartedColl>> {
-    let taken = native.takes(&call_of(comm, args));
-    if let Ok(false) = taken {
-        return Ok(None);
+    match native.refuses(&call_of(comm, args, None)) {
+        Ok(Some(_)) => Ok(None),
+        Ok(None) => {
+            let by = Executor::Transport { can_cancel: native.can_cancel() };
+            start(comm, by, args, None).map(Some)
+        }
+        Err(error) => Err(not_taken(comm, args, error)),
     }
+}
+
+/// Fails a collective for which [`NativeCollectives::refuses`] has returned an error, and returns
+/// the error for the caller.
+#[cold]
+#[inline(never)]
+fn not_taken(comm: &Comm, args: &CollArgs, error: Error) -> Error {
+    let call = OpDesc::of(args);
+    match comm.enter(&call) {
+        Ok(turn) => failed(comm, comm.begin(call, turn), args, error),
+        Err(error) => error,
+    }
+}
+
+/// Starts a native collective that is polled for completion and that its executor supports.
+pub(super) fn start(
+    comm: &Comm,
+    by: Executor,
+    args: &CollArgs,
+    memory: Option<Box<OnDevice>>,
+) -> Result<StartedColl> {
     let call = OpDesc::of(args);
     let turn = comm.enter(&call)?;
+    // Without blocking forms, every rank takes this path, or none does.
+    let is_backend = || {
+        comm.native_collectives.as_ref().is_some_and(|native| native.part().blocking().is_none())
+    };
+    let call = match by {
+        Executor::DeviceLibrary => call.on_device(),
+        Executor::Transport { .. } if is_backend() => call.by_backend(),
+        Executor::Transport { .. } => call,
+    };
     let begun = comm.begin(call, turn);
-    if let Err(error) = taken {
-        return Err(failed(comm, begun, args, error));
-    }
-    comm.explain_native(args.kind);
-    Ok(Some(StartedColl::Going(begun.native(args.clone(), native.can_cancel()))))
+    comm.explain_native(args.kind, by == Executor::DeviceLibrary);
+    Ok(StartedColl::Going(begun.native(args.clone(), by, memory)))
 }
 
 /// Executes a blocking allreduce on memory that the host can access, using the transport's native
@@ -109,6 +206,7 @@ pub fn allreduce(
         return Some(allreduce_failed(comm, begun, (send, recv.bytes), error));
     }
     comm.leave(begun.turn);
+    comm.explain_native(Kind::Allreduce, false);
     Some(Ok(()))
 }
 
@@ -135,24 +233,44 @@ fn allreduce_failed(
 fn failed(comm: &Comm, begun: CollSetup, args: &CollArgs, error: Error) -> Error {
     let error = error.within(begun.call.kind.name());
     let turn = begun.turn;
-    begun.native(args.clone(), false).fail(comm, &error);
+    begun.native(args.clone(), Executor::Transport { can_cancel: false }, None).fail(comm, &error);
     comm.leave(turn);
     error
 }
 
 /// Starts the native collective if it is not in flight, and polls it for completion.
-pub(crate) fn advance(comm: &Comm, args: &CollArgs, op: &mut Option<OpId>) -> Result<Advance> {
-    let (transport, native) = (&comm.link.transport, &comm.native_collectives);
-    let id = match (*op, native) {
-        (Some(id), _) => id,
-        (None, Some(native)) => *op.insert(native.part().start(&call_of(comm, args))?),
-        (None, None) => return Ok(Advance::Done),
+pub(crate) fn advance(
+    comm: &Comm,
+    args: &CollArgs,
+    by: Executor,
+    memory: Option<&OnDevice>,
+    op: &mut Option<OpId>,
+) -> Result<Advance> {
+    let call = || call_of(comm, args, memory);
+    let done = match (by, &comm.native_collectives, &comm.device) {
+        (Executor::Transport { .. }, Some(native), _) => {
+            let id = begun(op, || native.part().start(&call()))?;
+            comm.link.transport.outcome(id)?
+        }
+        (Executor::DeviceLibrary, _, Some(part)) => {
+            let id = begun(op, || part.comm.start(&call()))?;
+            if part.comm.test(id)? { Some(Completion::NOBODY) } else { None }
+        }
+        _ => return fail!(DTL_ERROR_INTERNAL, "a native collective has no executor"),
     };
-    let Some(done) = transport.outcome(id)? else { return Ok(Advance::Waiting) };
+    let Some(done) = done else { return Ok(Advance::Waiting) };
     *op = None;
     if done.status == DTL_SUCCESS {
         return Ok(Advance::Done);
     }
     let reason = comm.link.failure_text().unwrap_or_else(|| "no reason given".to_owned());
     Err(Error::new(done.status, reason))
+}
+
+/// Returns the operation `op`, which `start` starts if it is `None`.
+fn begun(op: &mut Option<OpId>, start: impl FnOnce() -> Result<OpId>) -> Result<OpId> {
+    Ok(match *op {
+        Some(id) => id,
+        None => *op.insert(start()?),
+    })
 }

@@ -13,10 +13,13 @@ use crate::runtime::comm::posted::Posted;
 use crate::runtime::explain;
 use crate::runtime::memory::device_only;
 use crate::sys::memory::buf::Scratch;
+use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
-/// Bit of `Comm::chosen` for native collectives; the others are those of `Algorithm`.
+/// Bits of `Comm::chosen` for native collectives of the transport and of the device's library; the
+/// others are those of `Algorithm`.
 const NATIVE: u32 = 1 << 31;
+const ON_DEVICE: u32 = 1 << 30;
 
 /// Checks the requirements that all algorithms share: a valid root, and buffers that do not
 /// overlap.
@@ -90,6 +93,9 @@ fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<StartedC
     if let Some(begun) = coll_device::begin(comm, args)? {
         return Ok(begun);
     }
+    if let Some(begun) = coll_native::begin_on_device(comm, args)? {
+        return Ok(begun);
+    }
     let (args, stage) = coll_staging::stage(comm, args.clone())?;
     let begun = begin_on_host(comm, mode, &args)?;
     if stage.is_empty() { Ok(begun) } else { begun.with(stage) }
@@ -119,7 +125,7 @@ fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Starte
 
 /// Starts a barrier that is recorded as an operation of kind `kind`. It uses the library's own
 /// algorithms, so that this rank serves requests from other ranks while it waits.
-pub(crate) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
+pub(crate) fn start_barrier(comm: &Comm, kind: Kind) -> Result<StartedColl> {
     let args = CollArgs::new(kind);
     match &comm.mailboxes {
         Some(mailboxes) => comm.prepare_flat(&args, mailboxes),
@@ -170,14 +176,23 @@ impl Comm {
         algorithm
     }
 
-    /// Records the first use of a native collective for `dtl_explain`.
-    pub(super) fn explain_native(&self, kind: Kind) {
+    /// Records the first use of a native collective of the transport, or of the device's library if
+    /// `by_device` is true, for `dtl_explain`.
+    #[inline]
+    pub(super) fn explain_native(&self, kind: Kind, by_device: bool) {
         let Some(chosen) = self.chosen.get(kind as usize) else { return };
-        if chosen.fetch_or(NATIVE, Ordering::Relaxed) & NATIVE == 0 {
-            let by = self.link.kind.to_string_lossy();
-            let text = format!("executed by the backend itself, first over {} ranks", self.size);
-            explain::chose(&format!("{} by {by}", kind.name()), &text);
+        let bit = if by_device { ON_DEVICE } else { NATIVE };
+        if chosen.load(Ordering::Relaxed) & bit == 0 {
+            chosen.fetch_or(bit, Ordering::Relaxed);
+            let by = if by_device { self.kind() } else { self.link.kind };
+            self.explain_executor(kind, by);
         }
+    }
+
+    #[cold]
+    fn explain_executor(&self, kind: Kind, by: &CStr) {
+        let text = format!("executed by the backend itself, first over {} ranks", self.size);
+        explain::chose(&format!("{} by {}", kind.name(), by.to_string_lossy()), &text);
     }
 
     #[cold]

@@ -1,9 +1,9 @@
 //! [`DeviceCommPart`]: a communicator's state for collectives on device memory.
 
-use super::CollArgs;
+use super::{CollArgs, CollCall};
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::op_desc::Kind;
-use crate::runtime::component::DeviceComm;
+use crate::runtime::component::{DeviceComm, Refusal};
 use crate::runtime::explain;
 use crate::runtime::memory::device_only;
 use crate::runtime::registry::Backend;
@@ -69,18 +69,20 @@ impl DeviceCommPart {
         }
     }
 
-    pub(super) fn refuses(&self, args: &CollArgs) -> Option<String> {
+    /// Returns the reason why the device communicator does not execute a collective; `None` if it
+    /// does.
+    pub(super) fn refuses(&self, call: &CollCall<'_>) -> Result<Option<Refusal>> {
+        let args = call.args;
         if args.neighbors.is_some() {
-            return Some("each rank has other neighbors".to_owned());
+            return Ok(Some("each rank has other neighbors".into()));
         }
         let is_prefix = matches!(args.kind, Kind::Scan | Kind::Exscan);
         if args.reduction.is_some() && !is_prefix && self.wanted.is_deterministic {
-            return Some(
-                "it takes operands in an order of its own, and the communicator is deterministic"
-                    .to_owned(),
-            );
+            let why =
+                "it takes operands in an order of its own, and the communicator is deterministic";
+            return Ok(Some(why.into()));
         }
-        self.comm.refuses(args)
+        self.comm.refuses(call)
     }
 
     pub(super) fn explain_once(&self, error: &Error) {

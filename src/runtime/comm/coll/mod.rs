@@ -34,6 +34,6 @@ pub(super) use self::algorithms::table::rows;
 pub use self::algorithms::table::{CollectiveRow, Extent, Root};
 pub use self::coll_exec::{CallMode, StartedColl};
 pub use self::coll_native::allreduce as native_allreduce;
-pub(super) use self::coll_start::{allgather_words, meet};
+pub(super) use self::coll_start::{allgather_words, start_barrier};
 pub use self::coll_start::{barrier, begin, wait};
 pub use crate::runtime::op_kind::Kind;

@@ -77,15 +77,19 @@ impl Comm {
     /// Returns an error message that names the members `gone` as the reason why an operation cannot
     /// complete.
     pub(crate) fn gone_text_of(&self, gone: &MissingRanks) -> String {
+        let failure = self.reports.failure_text(&gone.absent);
+        let why = failure
+            .as_deref()
+            .unwrap_or("the call that made it failed there, or it was destroyed there");
         let absent = match &*gone.absent {
             [] => String::new(),
             [rank] => format!(
-                "because rank {rank} does not take part in this communicator: the call that made \
-                 it failed there, or that rank destroyed it; dtl_comm_shrink leaves it out"
+                "because rank {rank} does not take part in this communicator: {why}; \
+                 dtl_comm_shrink leaves it out"
             ),
             ranks => format!(
-                "because ranks {} do not take part in this communicator: the call that made it \
-                 failed there, or these ranks destroyed it; dtl_comm_shrink leaves them out",
+                "because ranks {} do not take part in this communicator: {why}; \
+                 dtl_comm_shrink leaves them out",
                 rank_list(ranks)
             ),
         };
@@ -115,14 +119,6 @@ impl Comm {
         let is_gone =
             |rank: i32| rank == self.rank || absent.contains(&rank) || failed.contains(&rank);
         (0..self.size).all(is_gone)
-    }
-
-    /// If rank `peer` has destroyed this communicator, receives the messages that `peer` sent
-    /// before that.
-    pub(crate) fn catch_up(&self, peer: i32) {
-        if peer != DTL_ANY_SOURCE && self.has_left(peer) {
-            self.receive_earlier(peer);
-        }
     }
 
     /// Receives the messages that rank `peer` has sent so far. Needed because this rank may detect

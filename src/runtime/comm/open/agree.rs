@@ -22,7 +22,7 @@ use crate::error::{Result, fail, failure};
 use crate::runtime::comm::coll::coll_device;
 use crate::runtime::comm::comm_state::CommState;
 use crate::runtime::comm::comm_table::insert;
-use crate::runtime::comm::diagnostics::hang_report;
+use crate::runtime::comm::diagnostics::hang_report::{self, reports::Revocation};
 use crate::runtime::comm::failure::missing_ranks::of_shrink;
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::p2p::op_handle::OpHandle;
@@ -71,8 +71,7 @@ fn continue_shrink(
     agreement: &mut Option<Box<Agreement>>,
 ) -> Result<dtl_comm_t> {
     // Wakes the ranks that wait on the communicator, so that they call shrink, too.
-    comm.standing.revoke();
-    hang_report::revoke(comm);
+    hang_report::revoke(comm, Revocation::Shrink);
     let agreement = match agreement {
         Some(suspended) => suspended,
         None => agreement.insert(Box::new(Agreement::new(comm, completed)?)),
@@ -315,7 +314,7 @@ fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
     };
     match done {
         None | Some(Completion { status: DTL_ERROR_RANK_FAILURE, .. }) => Ok(Some(false)),
-        Some(done) => comm.check_done(&done, "agreement with", peer).map(|()| Some(true)),
+        Some(mut done) => comm.check_done(&mut done, "agreement with", peer).map(|()| Some(true)),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::error::{Result, fail, failure};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::{allgather_words, coll_device};
 use crate::runtime::comm::comm_table::{OPEN, insert, put};
-use crate::runtime::comm::diagnostics::hang_report;
+use crate::runtime::comm::diagnostics::hang_report::{self, reports::Revocation};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::rank_map::Members;
 use crate::sys::os::process;
@@ -120,16 +120,22 @@ fn dup_and_exchange<const N: usize>(
 
 /// Creates a communicator of the same ranks for internal use; its handle is never returned to the
 /// program. Also gathers the `N` 64-bit words `payload` of every rank, and returns them in rank
-/// order.
+/// order. Revoking or destroying `ends_with` also ends the collectives of the new communicator.
 pub(crate) fn private<const N: usize>(
     comm: &Comm,
     kind: Kind,
     payload: [u64; N],
+    ends_with: Option<Arc<Comm>>,
 ) -> Result<(Arc<Comm>, Vec<[u64; N]>)> {
-    let (made, exchanged) = dup_and_exchange(comm, kind, payload)?;
+    let (mut made, exchanged) = dup_and_exchange(comm, kind, payload)?;
     let number = comm.latest_number();
+    (made.window_of, made.ends_with) = (Some(comm.handle().id), ends_with);
     let made = Arc::new(made);
     OPEN.add(&made);
+    // A revocation that another thread has recorded before `add` has not reached `made`.
+    if let Some(by @ Revocation::Rank(_)) = comm.reports.revocation() {
+        hang_report::revoke(&made, by);
+    }
     or_absent(comm, number, put(&made))?;
     Ok((made, exchanged))
 }

@@ -14,10 +14,10 @@ use crate::runtime::comm::comm_table::{OPEN, TABLE, insert, put};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{BOOTSTRAP_NS, OpenArgs, Transport};
+use crate::runtime::component::{BOOTSTRAP_NS, OpenArgs, Transport, Watch};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
-use crate::runtime::{explain, plugins, settings};
+use crate::runtime::{device, explain, plugins, settings};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
@@ -39,13 +39,26 @@ pub struct Description {
     pub over: Option<Arc<Comm>>,
     /// Name and value of the field for one kind alone, if the caller sets one.
     pub settings: Option<(&'static str, Addr)>,
+    /// The field `grown` of [`OpenArgs`].
+    pub grown: Option<u64>,
+    /// The field `watch` of [`OpenArgs`]. If it is set, opening takes at most half the time limit,
+    /// so that the ranks can exchange the result within the limit.
+    pub watch: Option<Watch>,
 }
 
 impl Default for Description {
     /// Returns a description that sets no value, so that the settings and the environment of the
     /// launcher apply.
     fn default() -> Self {
-        Description { raw: blank(), kind: None, job: None, over: None, settings: None }
+        Description {
+            raw: blank(),
+            kind: None,
+            job: None,
+            over: None,
+            settings: None,
+            grown: None,
+            watch: None,
+        }
     }
 }
 
@@ -211,6 +224,11 @@ fn make(description: &Description) -> Result<Comm> {
     check_flags(&backend, raw.flags)?;
     let own_settings = settings_of(kind, Some(&backend), description)?;
     let timeout_ns = time_limit(raw.timeout_ns);
+    let by_job = backend.comm.as_deref().is_some_and(|comm| comm.opens_by_job());
+    if let Some(launch) = launch.as_ref().filter(|_| by_job && description.job.is_none()) {
+        progress::before_open();
+        progress::while_opening(|| launch::join(launch, timeout_ns.min(BOOTSTRAP_NS)))?;
+    }
     let launched_job = || launch.as_ref().map(|launch| launch.job.clone());
     let job = description.job.clone().or_else(launched_job).unwrap_or_default();
     let job = CString::new(job)
@@ -221,11 +239,14 @@ fn make(description: &Description) -> Result<Comm> {
         launched: launch.as_ref().map(|launch| (launch.rank, launch.size)),
         job,
         is_only_open: false,
-        timeout_ns: timeout_ns.min(BOOTSTRAP_NS),
+        timeout_ns: BOOTSTRAP_NS.min(timeout_ns >> u32::from(description.watch.is_some())),
         settings: own_settings,
+        grown: description.grown,
+        watch: description.watch.clone(),
         own_algorithms: timeout_ns != u64::MAX
             || raw.flags & DTL_COMM_DETERMINISTIC != 0
             || settings::current().deterministic,
+        device_pci: device::selected_pci(),
         over: None,
     };
     connect(backend, &args, timeout_ns)
@@ -353,8 +374,8 @@ fn check_flags(backend: &Backend, flags: u64) -> Result<()> {
         ),
         DTL_COMM_STAGE => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "flags: DTL_COMM_STAGE is for kinds \"mpi\", \"nccl\" and \"rdma\"; kind \"{}\" stages \
-             all device memory as it is",
+            "flags: DTL_COMM_STAGE is for kinds \"mpi\", \"nccl\" and \"rdma\", and for registered \
+             kinds with the slot mem_register; kind \"{}\" stages all device memory as it is",
             backend.name()
         ),
         _ => fail!(
@@ -396,7 +417,8 @@ pub(crate) fn assemble(
 ) -> Result<Comm> {
     let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || settings::current().deterministic;
     let place = (transport.rank(), transport.size());
-    let link = SharedTransport::new(transport, backend, is_deterministic);
+    let mut link = SharedTransport::new(transport, backend, is_deterministic);
+    link.flags = flags;
     let link = if flags & DTL_COMM_STAGE == 0 { link.with_direct() } else { link };
     Comm::new(Arc::new(link), 0, None, place, timeout_ns).with_mailboxes(std::iter::repeat(0))
 }

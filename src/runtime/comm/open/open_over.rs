@@ -10,6 +10,7 @@ use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::allgather_words;
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::component::{BOOTSTRAP_NS, Exchange, OpenArgs, all_or_none, failed_elsewhere};
+use crate::runtime::device;
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
@@ -57,7 +58,10 @@ pub(crate) fn make(
         is_only_open: false,
         timeout_ns: limit_ns,
         settings,
+        grown: None,
+        watch: None,
         own_algorithms: timeout_ns != u64::MAX || is_deterministic,
+        device_pci: device::selected_pci(),
         over: Some(Arc::new(copy)),
     };
     open_kind::connect(backend, &args, timeout_ns)

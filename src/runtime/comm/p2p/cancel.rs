@@ -3,11 +3,11 @@
 
 use super::op_handle::OpHandle;
 use crate::abi::status::DTL_ERROR_CANCELED;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, failure};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{Completion, OpId};
-use crate::sys::sync::wait::{Backoff, Deadline};
+use crate::sys::sync::wait::{self, Deadline};
 use std::task::Poll;
 
 /// Maximum time, in nanoseconds, that a cancellation waits for the transport to release the buffer
@@ -35,17 +35,11 @@ pub(crate) fn until<T>(
     } else {
         Deadline::NEVER
     };
-    let mut backoff = Backoff::new();
-    loop {
-        if let Poll::Ready(answer) = attempt()? {
-            return Ok(answer);
-        }
-        if limit.passed() {
-            link.lose();
-            return fail!(DTL_ERROR_TIMEOUT, "{KEPT}");
-        }
-        backoff.pause();
-    }
+    let ready = |answer| if let Poll::Ready(answer) = answer { Some(answer) } else { None };
+    wait::poll(limit, || attempt().map(ready))?.ok_or_else(|| {
+        link.lose();
+        failure!(DTL_ERROR_TIMEOUT, "{KEPT}")
+    })
 }
 
 /// Returns a copy of `error` whose message also says that the transport has not released the

@@ -14,22 +14,42 @@ use super::p2p_staging;
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::error::{Result, fail, failure};
 use crate::runtime::comm::Comm;
+use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::component::{DeviceMemory, Direct, HostShadow, SendMode};
+use crate::runtime::component::{
+    DeviceBuffer, DeviceMemory, Direct, Hold, HostShadow, MemoryExport, MemoryPlace, SendMode,
+};
 use crate::runtime::memory::{self, Allocation, device_only};
 use crate::runtime::registry;
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::Region;
 use crate::sys::os::process;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Creates the `HostShadow` of a device buffer, which records whether the bytes of the message are
 /// in the device buffer or in host memory. Returns `None` if the message has to be staged.
 pub(crate) fn host_shadow(comm: &Comm, buffer: Region) -> Result<Option<Arc<HostShadow>>> {
     let Some(direct) = comm.link.direct() else { return Ok(None) };
-    if buffer.len() <= direct.above() || direct.refusal().is_some() {
+    if buffer.len() <= direct.above() {
         return Ok(None);
+    }
+    let held = hold(comm, direct, buffer, false)?;
+    Ok(held.map(|(hold, _)| Arc::new(HostShadow::new(buffer, hold))))
+}
+
+/// Returns the object that keeps the device memory of `buffer` accessible to the transport, and the
+/// place of that memory. Returns `None` if the buffer has to be staged. If `is_explicit` is true,
+/// because the program registers the buffer, a failed registration is an error.
+pub(crate) fn hold(
+    comm: &Comm,
+    direct: &dyn Direct,
+    buffer: Region,
+    is_explicit: bool,
+) -> Result<Option<(Hold, MemoryPlace)>> {
+    match direct.refusal() {
+        Some(why) if is_explicit => return fail!(DTL_ERROR_NOT_SUPPORTED, "{}", refused(&why)),
+        Some(_) => return Ok(None),
+        None => {}
     }
     let Some((all, allocation)) = device_only::allocation_at(buffer)? else { return Ok(None) };
     // Memory that another process or library allocated is staged without a report to `dtl_explain`.
@@ -39,19 +59,23 @@ pub(crate) fn host_shadow(comm: &Comm, buffer: Region) -> Result<Option<Arc<Host
     let inside = epoch::enter();
     let backend = registry::find(&inside, allocation.backend)?;
     let export = || export(all);
+    let Allocation { backend: owner, kind, device, .. } = allocation;
+    let place = MemoryPlace { backend: owner, kind, device };
     let memory = DeviceMemory {
         backend: backend.name(),
+        place,
         region: all,
         serial: allocation.serial,
         export: &export,
     };
-    let hold = direct.hold(&memory)?;
+    let hold = direct.hold(&memory, is_explicit);
+    hang_report::send_notices(comm);
     check_is_there(buffer, &allocation)?;
-    let Some(hold) = hold else {
+    let Some(hold) = hold? else {
         p2p_staging::explain_staged(comm, &allocation, direct.refusal());
         return Ok(None);
     };
-    Ok(Some(Arc::new(HostShadow::new(buffer, hold))))
+    Ok(Some((hold, place)))
 }
 
 /// Fails if the device buffer has been freed or no longer belongs to the allocation `was`, to which
@@ -69,9 +93,8 @@ fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
     }
 }
 
-/// Exports the allocation `all` as a dma-buf. Returns the file descriptor, and the offset of the
-/// allocation in the dma-buf.
-fn export(all: Region) -> Result<(OwnedFd, u64)> {
+/// Exports the allocation `all` as a dma-buf.
+fn export(all: Region) -> Result<MemoryExport> {
     let (given, offset) = memory::dmabuf(&epoch::enter(), all)?;
     let fd = process::new_fd(given)
         .map_err(|error| failure!(DTL_ERROR_LIMIT, "a dma-buf's descriptor: {error}"))?;
@@ -98,41 +121,32 @@ pub(crate) fn refused(why: &str) -> String {
 }
 
 impl Comm {
-    /// Starts a send of the device buffer that `shadow` describes. If the transport cannot access
-    /// device memory, starts a send of the host buffer `host`.
+    /// Starts a send of a device buffer. If the transport cannot access device memory, starts a
+    /// send of the host buffer of `data`.
     pub(crate) fn start_send_shadow(
         &self,
-        host: Region,
-        shadow: &Arc<HostShadow>,
-        dest: i32,
-        tag: i32,
-        mode: SendMode,
+        data: DeviceBuffer<'_>,
+        (dest, tag, mode): (i32, i32, SendMode),
     ) -> Result<OpHandle> {
         let Some(direct) = self.link.direct() else {
-            return self.start_send(Class::User, host, dest, tag, mode);
+            return self.start_send(Class::User, data.host, dest, tag, mode);
         };
         let word = self.match_bits(Class::User, tag);
-        direct.isend(host, shadow, self.to_world(dest), word, mode).map(OpHandle::Op)
+        direct.isend(data, self.to_world(dest), word, mode).map(OpHandle::Op)
     }
 
-    /// Starts a receive into the device buffer that `shadow` describes. If the transport cannot
-    /// access device memory, starts a receive into the host buffer `host`.
+    /// Starts a receive into a device buffer. If the transport cannot access device memory, starts
+    /// a receive into the host buffer of `data`.
     pub(crate) fn start_recv_shadow(
         &self,
-        host: Region,
-        shadow: &Arc<HostShadow>,
+        data: DeviceBuffer<'_>,
         source: i32,
         tag: i32,
     ) -> Result<OpHandle> {
         let Some(direct) = self.link.direct().filter(|_| source != DTL_PROC_NULL) else {
-            return self.start_recv(Class::User, host, source, tag);
+            return self.start_recv(Class::User, data.host, source, tag);
         };
-        let op = direct.irecv(host, shadow, self.selector(Class::User, source, tag))?;
+        let op = direct.irecv(data, self.selector(Class::User, source, tag))?;
         Ok(OpHandle::recv(op, source))
-    }
-
-    /// Returns true if `rank` is this rank.
-    pub(crate) fn is_self(&self, rank: i32) -> bool {
-        rank != DTL_PROC_NULL && self.to_world(rank) == self.link.transport.rank()
     }
 }

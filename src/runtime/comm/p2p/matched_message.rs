@@ -14,14 +14,10 @@ use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{Completion, OpId};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::device_only;
-use crate::sys::{
-    handles::{
-        epoch::{self, Guard},
-        handle_table::HandleTable,
-    },
-    memory::buf::Region,
-    sync::wait::{Backoff, Deadline},
-};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_table::HandleTable;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::wait::{self, Deadline};
 use std::sync::Arc;
 
 /// Value of the type byte in message handles.
@@ -143,13 +139,7 @@ impl MatchedMessage {
         let transport = &self.comm.link.transport;
         // If the transport fails to start the receive, the message is not waited for.
         let Ok(op) = transport.receive_matched(taken, Region::EMPTY) else { return };
-        let mut backoff = Backoff::new();
-        while let Ok(None) = transport.outcome(op) {
-            if limit.passed() {
-                return;
-            }
-            backoff.pause();
-        }
+        let _ = wait::poll(limit, || transport.outcome(op));
     }
 }
 

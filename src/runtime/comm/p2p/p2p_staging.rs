@@ -24,15 +24,15 @@ use crate::runtime::comm::failure::absence;
 use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{Completion, DataLocation, HostShadow, PipelinedSource, SendMode};
+use crate::runtime::component::{
+    Completion, DataLocation, DeviceBuffer, HostShadow, PipelinedSource, SendMode,
+};
 use crate::runtime::enums::describe;
 use crate::runtime::memory::{Allocation, device_only, host_alloc, kind_info, transfer};
 use crate::runtime::{explain, registry};
-use crate::sys::{
-    handles::epoch,
-    memory::buf::{Region, Scratch},
-    sync::wait::{Backoff, Deadline},
-};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::wait::{Backoff, Deadline};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -85,7 +85,8 @@ impl BufferPath {
             return device_only::check(data).map(|()| BufferPath::Host);
         }
         let in_parts = data.len() > PART && mode == SendMode::Standard;
-        Self::of_hidden(comm, data, !comm.is_self(dest), in_parts)
+        let is_self = comm.to_world(dest) == comm.link.transport.rank();
+        Self::of_hidden(comm, data, !is_self, in_parts)
     }
 
     /// Determines whether and how a receive into `into` is staged through host memory.
@@ -321,7 +322,8 @@ impl Staged {
                 return Ok(staged);
             }
             BufferPath::Direct(shadow) => {
-                staged.started = comm.start_send_shadow(room, shadow, dest, tag, mode)?;
+                let data = DeviceBuffer { host: room, shadow };
+                staged.started = comm.start_send_shadow(data, (dest, tag, mode))?;
                 return Ok(staged);
             }
             BufferPath::Pipelined => {
@@ -352,7 +354,9 @@ impl Staged {
         tag: i32,
     ) -> Result<Staged> {
         Self::recv_with(path, into, |into, path| match path {
-            BufferPath::Direct(shadow) => comm.start_recv_shadow(into, shadow, source, tag),
+            BufferPath::Direct(shadow) => {
+                comm.start_recv_shadow(DeviceBuffer { host: into, shadow }, source, tag)
+            }
             _ => comm.start_recv(Class::User, into, source, tag),
         })
     }

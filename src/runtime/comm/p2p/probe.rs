@@ -36,6 +36,14 @@ pub(crate) fn find<T>(
     source: i32,
     look: impl Fn() -> Result<Option<T>>,
 ) -> Result<Option<T>> {
+    find_or_fail(comm, source, look).map_err(|error| comm.revoked_or(error))
+}
+
+fn find_or_fail<T>(
+    comm: &Comm,
+    source: i32,
+    look: impl Fn() -> Result<Option<T>>,
+) -> Result<Option<T>> {
     if let Some(found) = look()? {
         return Ok(Some(found));
     }
@@ -57,6 +65,9 @@ pub(crate) fn find<T>(
     comm.catch_up(source);
     let found = look()?;
     found.map(Some).ok_or_else(|| {
+        if !comm.is_open() {
+            return comm.ended();
+        }
         let why = comm.peer_gone_text(source);
         failure!(DTL_ERROR_RANK_FAILURE, "no message, and none can come {why}")
     })

@@ -13,12 +13,10 @@ use crate::runtime::comm::op_desc::{Kind, Tagged, rank_name};
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{Completion, OpId, PipelinedSource, RecvMode, SendMode};
+use crate::runtime::component::{Completion, Dest, OpId, PipelinedSource, RecvMode, SendMode};
 use crate::runtime::memory::device_only;
-use crate::sys::{
-    memory::buf::{Region, Scratch},
-    sync::wait::{Backoff, Deadline},
-};
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::wait::{Backoff, Deadline};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -45,9 +43,8 @@ impl Comm {
         if dest == DTL_PROC_NULL {
             return Ok(OpHandle::Nothing);
         }
-        let (transport, dest, word) =
-            (self.link.part(), self.to_world(dest), self.match_bits(class, tag));
-        transport.start_send(data, dest, word, mode, false).map(OpHandle::send)
+        let to = Dest { rank: self.to_world(dest), word: self.match_bits(class, tag) };
+        self.link.part().start_send(data, to, mode, false).map(OpHandle::send)
     }
 
     /// Starts a standard-mode send of a buffer whose bytes are still being written. Returns `None`
@@ -85,8 +82,8 @@ impl Comm {
     /// process needs progress during the send.
     #[inline(always)] // row: send_recv_8
     fn send_message(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
-        let (transport, word) = (self.link.part(), self.match_bits(Class::User, tag));
-        match transport.start_send(data, self.to_world(dest), word, mode, progress::may_block())? {
+        let to = Dest { rank: self.to_world(dest), word: self.match_bits(Class::User, tag) };
+        match self.link.part().start_send(data, to, mode, progress::may_block())? {
             OpId::COMPLETED => Ok(()),
             op => self.wait_for_send(op, dest),
         }
@@ -94,8 +91,8 @@ impl Comm {
 
     #[inline(never)]
     fn wait_for_send(&self, op: OpId, dest: i32) -> Result<()> {
-        let done = self.complete(OpHandle::Op(op), dest, self.deadline())?;
-        self.check_done(&done, "send to", dest)
+        let mut done = self.complete(OpHandle::Op(op), dest, self.deadline())?;
+        self.check_done(&mut done, "send to", dest)
     }
 
     /// Receives a message and fills in its completion. Blocks inside the transport if no other
@@ -165,6 +162,7 @@ impl Comm {
         self.catch_up(peer);
         // Pending: the message has been matched and will complete.
         Ok(match self.try_cancel_started(started)? {
+            Poll::Ready(None) if !self.is_open() => return Err(self.ended()),
             Poll::Ready(done) => done.or(Some(absence::failed(peer))),
             Poll::Pending => None,
         })
@@ -238,14 +236,14 @@ impl Comm {
     }
 
     /// Returns an error that names the operation `what` and the peer if `done` is the completion of
-    /// a failed operation.
+    /// a failed operation. Sets the status of `done` to that of the error.
     #[inline(always)] // row: send_recv_8
-    pub(crate) fn check_done(&self, done: &Completion, what: &str, peer: i32) -> Result<()> {
+    pub(crate) fn check_done(&self, done: &mut Completion, what: &str, peer: i32) -> Result<()> {
         if done.status == DTL_SUCCESS { Ok(()) } else { Err(self.bad_done(done, what, peer)) }
     }
 
     #[cold]
-    fn bad_done(&self, done: &Completion, what: &str, peer: i32) -> Error {
+    fn bad_done(&self, done: &mut Completion, what: &str, peer: i32) -> Error {
         let text = match done.status {
             DTL_ERROR_TRUNCATED if done.size == 0 => {
                 "the message is longer than the buffer (how long, is not known)".to_owned()
@@ -263,8 +261,10 @@ impl Comm {
                 format!("{meaning}{}", self.failed_why())
             }
         };
-        let error = Error::new(done.status, text);
-        error.within(&format!("{what} {}", rank_name(peer)))
+        let error = Error::new(done.status, text).within(&format!("{what} {}", rank_name(peer)));
+        let error = self.revoked_or(error);
+        done.status = error.status();
+        error
     }
 }
 
@@ -341,8 +341,8 @@ fn send_checked(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) ->
         BufferPath::Host => comm.send_message(data.bytes, dest, tag, mode),
         path => {
             let mut staged = Staged::send(comm, path, data.bytes, (dest, tag, mode))?;
-            let done = staged.complete(comm, dest, comm.deadline())?;
-            comm.check_done(&done, "send to", dest)
+            let mut done = staged.complete(comm, dest, comm.deadline())?;
+            comm.check_done(&mut done, "send to", dest)
         }
     })
 }
@@ -439,7 +439,7 @@ fn exchange(
         let sent = comm
             .start_send(Class::User, out.bytes, dest, stag, SendMode::Standard)
             .and_then(|sending| comm.complete(sending, dest, deadline))
-            .and_then(|done| comm.check_done(&done, "send to", dest));
+            .and_then(|mut done| comm.check_done(&mut done, "send to", dest));
         match sent {
             Ok(()) => comm.complete(receiving, source, deadline),
             Err(error) => {
@@ -468,7 +468,7 @@ fn exchange_staged(
         let sent = BufferPath::of_send(comm, out.bytes, dest, mode)
             .and_then(|path| Staged::send(comm, path, out.bytes, (dest, stag, mode)))
             .and_then(|mut sending| sending.complete(comm, dest, deadline))
-            .and_then(|done| comm.check_done(&done, "send to", dest));
+            .and_then(|mut done| comm.check_done(&mut done, "send to", dest));
         match sent {
             Ok(()) => receiving.complete(comm, source, deadline),
             Err(error) => receiving.cancel_and_wait(comm).and(Err(error)),

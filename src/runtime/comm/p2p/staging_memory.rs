@@ -54,6 +54,6 @@ impl StagingMemory {
 fn lent_for(device: Region) -> Result<Option<Box<dyn StagingBuffer>>> {
     let Some(allocation) = device_only::allocation_of(device)? else { return Ok(None) };
     let inside = epoch::enter();
-    let transfer = registry::find(&inside, allocation.backend)?.transfer.as_deref();
-    Ok(transfer.and_then(|transfer| transfer.lend_host(device.len())))
+    let memory = registry::find(&inside, allocation.backend)?.memory.as_deref();
+    Ok(memory.and_then(|memory| memory.lend_host(device.len())))
 }

@@ -233,7 +233,7 @@ impl Epochs {
 
     /// Reserves the lock of one target for the calling thread. The error identifies the conflict:
     /// `ALL` for dtl_win_lock_all, `FENCE` for a fence, or 1 for the lock of the same target.
-    fn claim(&self, target: i32) -> std::result::Result<(), u32> {
+    fn claim(&self, target: i32) -> Result<(), u32> {
         let one_more = |claimed| if claimed < FENCE { Some(claimed + 1) } else { None };
         self.claimed.checked_update(AcqRel, Acquire, one_more)?;
         let is_free =

@@ -16,16 +16,11 @@ use crate::runtime::comm::rma_path::{
 };
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{PART_WORDS, PartKey, SharedRegion};
-use crate::sys::{
-    compute::elements,
-    memory::buf::Region,
-    sync::{
-        AtomicU64,
-        Ordering::{Acquire, Relaxed, Release, SeqCst},
-        fence,
-        wait::{self, Backoff, Deadline},
-    },
-};
+use crate::sys::compute::elements;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::sys::sync::wait::{self, Backoff, Deadline};
+use crate::sys::sync::{AtomicU64, fence};
 use std::ops::Range;
 use std::sync::Arc;
 

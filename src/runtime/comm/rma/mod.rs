@@ -31,6 +31,7 @@ pub mod sync;
 
 use self::load_store::Direct;
 use self::select::{OfferMemory, PathChoice, Source};
+use super::comm_state::CommState;
 use super::diagnostics::hang_report;
 use super::failure::missing_ranks::HERE;
 use super::op_desc::Kind;
@@ -44,14 +45,10 @@ use crate::error::{Error, Result, fail, failure};
 use crate::from_c::blank;
 use crate::runtime::memory::device_only;
 use crate::runtime::{component, copy_text, invalid_handle};
-use crate::sys::{
-    handles::{
-        epoch::{self as inside_out, Guard},
-        handle_table::{HandleTable, HazardRef},
-    },
-    memory::buf::{Addr, Region},
-    sync::wait::Backoff,
-};
+use crate::sys::handles::epoch::{self as inside_out, Guard};
+use crate::sys::handles::handle_table::{HandleTable, HazardRef};
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::wait::Backoff;
 use epoch::Epochs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -149,7 +146,7 @@ pub fn create(comm: &Comm, offer: Result<WindowOffer>) -> Result<(dtl_win_t, Add
     let [size, unit, place, check, windows, base] = had.as_ref().map_or([0; 6], OfferMemory::words);
     let own_record =
         [status as u32 as u64, process_mark(), size, unit, place, check, windows, base];
-    let (own, records) = group::private(comm, Kind::WinCreate, own_record)?;
+    let (own, records) = group::private(comm, Kind::WinCreate, own_record, None)?;
     build(&own, had, &records).inspect_err(|_| drop(super::destroy(&own)))
 }
 
@@ -208,10 +205,13 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Wi
 }
 
 /// Destroys a window. Collective, but does not wait for the other ranks if a rank has died, a fence
-/// has failed, or an unlock has timed out.
+/// has failed, an unlock has timed out, or the communicator is revoked.
 pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
-    window.comm.check_open()?;
-    if window.epochs.is_stuck() {
+    let is_revoked = window.comm.standing.state() == CommState::Revoked;
+    if !is_revoked {
+        window.comm.check_open()?;
+    }
+    if is_revoked || window.epochs.is_stuck() {
         // Errors are dropped: an unreachable target detects that this rank left.
         window.epochs.take_all(|targets| drop(window.path.leave(targets)));
         window.epochs.set_broken();
@@ -220,7 +220,7 @@ pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     window.epochs.check_unlocked("dtl_win_destroy")?;
     if is_whole {
         window.epochs.check_fence("dtl_win_destroy")?;
-        is_whole = meet_last(window)?;
+        is_whole = wait_for_last(window)?;
     }
     if TABLE.remove(&inside_out::enter(), handle.id).is_none() {
         return Err(invalid_handle("window", TAG, handle.id));
@@ -249,17 +249,17 @@ fn wait_for_others(window: &Arc<Window>) {
 
 /// Waits for the other ranks before a window is destroyed. Returns false immediately if a rank has
 /// died or if a fence that succeeded on this rank has failed on other ranks.
-fn meet_last(window: &Window) -> Result<bool> {
+fn wait_for_last(window: &Window) -> Result<bool> {
     let last = window.comm.sequence.load(Relaxed).checked_sub(1).map(u64::from);
     let is_given_up = || last.and_then(|last| window.comm.reports.given_up(last)).is_some();
     hang_report::serve(&window.comm);
     if is_given_up() {
         return Ok(false);
     }
-    match coll::wait(&window.comm, coll::meet(&window.comm, Kind::WinDestroy)) {
+    match coll::wait(&window.comm, coll::start_barrier(&window.comm, Kind::WinDestroy)) {
         Ok(()) => Ok(true),
         Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => Ok(false),
-        Err(_) if is_given_up() => Ok(false),
+        Err(_) if is_given_up() || !window.comm.is_open() => Ok(false),
         Err(error) => {
             window.epochs.set_broken();
             Err(error.within("dtl_win_destroy (a second call does not wait for the other ranks)"))
@@ -268,6 +268,12 @@ fn meet_last(window: &Window) -> Result<bool> {
 }
 
 impl Window {
+    /// Returns `error` with the name of the failed call. If a rank revoked the communicator before
+    /// it died or left, returns the error of the revocation instead of that rank's failure.
+    fn failed(&self, name: &str, error: Error) -> Error {
+        self.comm.revoked_or(error).within(name)
+    }
+
     fn part(&self, rank: i32) -> Option<RankWindow> {
         usize::try_from(rank).ok().and_then(|rank| self.parts.get(rank)).copied()
     }

@@ -142,7 +142,7 @@ impl Window {
             _ => self.check_apart(name, spot, buffers).map(|()| spot)?,
         };
         let Some(spot) = spot else { return Ok(None) };
-        self.path.start(spot, &op, wants_op).map_err(|error| error.within(name))
+        self.path.start(spot, &op, wants_op).map_err(|error| self.failed(name, error))
     }
 
     /// Checks that no buffer of an accumulate operation overlaps the elements that the operation

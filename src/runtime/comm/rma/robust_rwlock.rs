@@ -27,10 +27,8 @@
 //!
 //! Zeroed memory is a valid array of free locks.
 
-use crate::sys::sync::{
-    AtomicU64, AtomicUpdate,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-};
+use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sys::sync::{AtomicU64, AtomicUpdate};
 
 /// Number of low bits of the state word that count the ranks that hold the lock in shared mode. The
 /// bits above them hold the writer's rank + 1, or 0 if there is no writer.

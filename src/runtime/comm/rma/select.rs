@@ -34,7 +34,7 @@ pub(super) struct OfferMemory {
     pub(super) disp_unit: u64,
     /// `Ok(true)` if the transport can allocate the memory of windows, `Ok(false)` if it needs
     /// existing memory, `Err` with the reason if it does not support windows.
-    windows: std::result::Result<bool, &'static str>,
+    windows: Result<bool, &'static str>,
 }
 
 // Flags of an encoded offer: the transport's windows accept memory, they also allocate it, and this
@@ -220,7 +220,7 @@ fn by_transport(
     had: &mut OfferMemory,
     records: &[PartRecord],
     is_one_process: bool,
-) -> Result<std::result::Result<PathChoice, String>> {
+) -> Result<Result<PathChoice, String>> {
     let sizes: Vec<u64> = records.iter().map(|&[_, _, size, ..]| size).collect();
     let memory = (!matches!(had.source, Source::Later(_))).then(|| had.region());
     let part = WindowPart { memory, sizes: &sizes, number: own.context };

@@ -42,7 +42,7 @@ impl Window {
             Ok(()) => self.epochs.locked(target),
             Err(_) => self.epochs.unlocked(target),
         }
-        locked.map_err(|error| error.within(name))
+        locked.map_err(|error| self.failed(name, error))
     }
 
     /// Ends the access epoch to `target`, or to all targets if `target` is `None`, by releasing the
@@ -64,7 +64,7 @@ impl Window {
         } else {
             self.epochs.unlocked(target);
         }
-        unlocked.map_err(|error| error.within(name))
+        unlocked.map_err(|error| self.failed(name, error))
     }
 
     /// Waits until this rank's operations on `target`, or on all targets if `target` is `None`, are
@@ -72,7 +72,7 @@ impl Window {
     pub fn flush(&self, name: &str, target: Option<i32>, reach: FlushScope) -> Result<()> {
         let Some(targets) = self.targets(name, target)? else { return Ok(()) };
         self.epochs.check_flush(name, target)?;
-        self.path.flush(targets, reach).map_err(|error| error.within(name))
+        self.path.flush(targets, reach).map_err(|error| self.failed(name, error))
     }
 }
 
@@ -82,10 +82,10 @@ pub fn fence(window: &Window) -> Result<()> {
     window.comm.check_open()?;
     window.epochs.begin_fence(NAME)?;
     let flushed = window.path.flush(window.all(), FlushScope::Target);
-    let met =
-        flushed.and_then(|()| coll::wait(&window.comm, coll::meet(&window.comm, Kind::Fence)));
+    let met = flushed
+        .and_then(|()| coll::wait(&window.comm, coll::start_barrier(&window.comm, Kind::Fence)));
     window.epochs.end_fence(met.is_ok());
-    met.map_err(|error| error.within(NAME))
+    met.map_err(|error| window.failed(NAME, error))
 }
 
 /// Opens an access epoch to one target.

@@ -52,3 +52,20 @@ fn texts_name_what_matters() {
     let nobody = OpDesc { peer: DTL_PROC_NULL, tag: 1, ..OpDesc::new(Kind::Send).with(3, 2) };
     assert_eq!(nobody.to_string(), "send (count 3, INT32, to DTL_PROC_NULL, tag 1)");
 }
+
+#[test]
+fn collectives_of_a_backend_do_not_match_those_of_the_library() {
+    let sum = OpDesc { op: 0, ..OpDesc::new(Kind::Allreduce).with(64, 9) };
+    for call in [sum, OpDesc::new(Kind::Barrier), OpDesc::new(Kind::Bcast).with(2, 0)] {
+        let marked = call.by_backend();
+        assert!(marked.goes_with(&marked) && !marked.goes_with(&call) && !call.goes_with(&marked));
+        assert_eq!(OpDesc::from_words(marked.portable().words()), Some(marked.portable()));
+        assert_eq!(marked.by_backend(), call);
+        assert_eq!(marked.on_device().by_backend(), call.on_device());
+    }
+    assert_eq!(
+        sum.by_backend().to_string(),
+        "allreduce #0 (count 64, FLOAT64, SUM, by the backend)"
+    );
+    assert_eq!(OpDesc::new(Kind::Barrier).by_backend().to_string(), "barrier #0 (by the backend)");
+}

@@ -84,7 +84,7 @@ impl Exec for Arc<Mock> {
     fn host(&self) -> Option<&dyn HostExec> {
         (!self.groups.streams).then_some(self as _)
     }
-    fn stream_create(&self, _device: i32, _flags: u64) -> Result<Token> {
+    fn stream_create(&self, _device: i32, _flags: u64, _priority: i32) -> Result<Token> {
         self.note("stream_create");
         token(16)
     }

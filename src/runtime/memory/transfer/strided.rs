@@ -100,7 +100,7 @@ impl StridedPlan {
     /// lowest to the highest byte of its elements. Fails if elements of the source and of the
     /// destination may overlap.
     pub fn copy(&self, inside: &Guard, axes: &Axes<'_>, dst: Region, src: Region) -> Result<()> {
-        if dst.overlaps(src) && self.meet(axes) {
+        if dst.overlaps(src) && self.may_overlap(axes) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "source {:?} and destination {:?} of shape {:?} overlap, or have other strides \
@@ -129,7 +129,7 @@ impl StridedPlan {
     /// destination. The caller must have checked that the regions of source and destination
     /// overlap. If both have the same strides, such as two planes of one grid, the result is exact.
     /// Otherwise the elements are assumed to share bytes.
-    fn meet(&self, axes: &Axes<'_>) -> bool {
+    fn may_overlap(&self, axes: &Axes<'_>) -> bool {
         let distance = axes.dst.get() as i128 - axes.src.get() as i128;
         let is_same = self.axes.iter().all(|axis| axis.dst == axis.src);
         !is_same || reaches(&self.axes, distance, i128::from(self.run))

@@ -31,4 +31,11 @@ fn texts_are_json() {
     text.clear();
     time(&mut text, 12_000_034);
     assert_eq!(text, "12000.034");
+    text.clear();
+    metadata(&mut text, EventOrigin { rank: 3, thread: 9 }, "thread_name", "a \"b\"");
+    assert_eq!(
+        text,
+        "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":3,\"tid\":9,\
+         \"args\":{\"name\":\"a \\\"b\\\"\"}},\n"
+    );
 }

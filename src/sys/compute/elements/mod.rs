@@ -346,7 +346,6 @@ const fn is_word(size: usize) -> bool {
 
 /// Returns true if an integer of `size` bytes at the address of `target` can be updated atomically
 /// without a lock.
-#[must_use]
 pub fn is_lock_free(target: Region, size: usize) -> bool {
     is_word(size) && target.addr().get() % size == 0
 }
@@ -358,7 +357,6 @@ impl Update {
     }
 
     /// Returns true if the elements of `target` can be updated without a lock.
-    #[must_use]
     pub fn is_lock_free(&self, target: Region) -> bool {
         target.addr().get() & self.misplaced == 0
     }

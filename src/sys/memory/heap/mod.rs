@@ -199,7 +199,6 @@ pub fn retag(addr: Addr, from: u8, to: u8) -> FreeOutcome {
 }
 
 /// Returns the allocated block that contains `addr`, which may be any address.
-#[must_use]
 pub fn find(addr: Addr) -> Option<LiveBlock> {
     let segment = page_map::find(addr.get())?;
     let slab = segment.slab_of(addr.get());

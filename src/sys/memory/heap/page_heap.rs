@@ -12,10 +12,8 @@ use super::segment::{Segment, Slab};
 use super::size_class::{self, CUTS, SEGMENT, SPANS};
 use super::thread_heap::Heap;
 use super::{os, page_map, stats, unmap_hooks};
-use crate::sys::sync::{
-    AtomicU64, AtomicUpdate,
-    lock::{Mutex, MutexGuard},
-};
+use crate::sys::sync::lock::{Mutex, MutexGuard};
+use crate::sys::sync::{AtomicU64, AtomicUpdate};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Default limit on the number of bytes that heaps keep mapped but unused: the larger of

@@ -20,10 +20,8 @@ use rustix::process::{Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions};
 use rustix::rand::GetRandomFlags;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::os::{
-    fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-    unix::process::CommandExt,
-};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;

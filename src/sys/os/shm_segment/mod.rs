@@ -311,7 +311,6 @@ impl Span {
 
     /// Returns two 64-bit words at a byte offset of the span, and the `len` bytes after them;
     /// `None` if the offset is not a multiple of 8 or the bytes exceed the span.
-    #[must_use]
     pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
         if offset % 8 != 0 || offset.checked_add(16)?.checked_add(len)? > self.region.len() {
             return None;

@@ -70,145 +70,126 @@ pub(crate) fn batch<E: Endpoint>(
     row: Row,
     place: Place,
 ) -> Outcome<f64> {
+    let (from, into) = buffers.of(row, place.ranks as usize);
+    let mut run = Repetition { end, from, into, row, place };
     if row.bytes <= WARMED {
-        repeat(end, buffers, row, place, 1)?;
+        run.repeat(1)?;
     }
-    repeat(end, buffers, row, place, row.repeats())
+    run.repeat(row.repeats())
 }
 
-fn repeat<E: Endpoint>(
-    end: &mut E,
-    buffers: &mut Buffers,
+/// What the repetitions of one test use.
+struct Repetition<'a, E> {
+    end: &'a mut E,
+    from: &'a mut [u8],
+    into: &'a mut [u8],
     row: Row,
     place: Place,
-    repeats: usize,
-) -> Outcome<f64> {
-    let (from, into) = buffers.of(row, place.ranks as usize);
-    if row.test.is_of_two() {
-        end.barrier()?;
-    }
-    if place.is_idle(row) {
-        return Ok(0.0);
-    }
-    match row.test {
-        Test::Latency => latency(end, from, into, repeats, place),
-        Test::Bandwidth | Test::Rate => bandwidth(end, from, into, row.window(), place),
-        Test::Bidirectional => bidirectional(end, from, into, row.window(), place),
-        _ if place.is_crowded => turns(end, from, into, row, repeats),
-        _ => collective(end, from, into, row, repeats),
-    }
 }
 
-fn latency<E: Endpoint>(
-    end: &mut E,
-    from: &[u8],
-    into: &mut [u8],
-    repeats: usize,
-    place: Place,
-) -> Outcome<f64> {
-    let begin = Instant::now();
-    for _ in 0..repeats {
-        if place.rank == 0 {
-            end.send(from, 1)?;
-            end.receive(into, 1)?;
-        } else {
-            end.receive(into, 0)?;
-            end.send(from, 0)?;
+impl<E: Endpoint> Repetition<'_, E> {
+    fn repeat(&mut self, repeats: usize) -> Outcome<f64> {
+        if self.row.test.is_of_two() {
+            self.end.barrier()?;
+        }
+        if self.place.is_idle(self.row) {
+            return Ok(0.0);
+        }
+        match self.row.test {
+            Test::Latency => self.latency(repeats),
+            Test::Bandwidth | Test::Rate => self.bandwidth(self.row.window()),
+            Test::Bidirectional => self.bidirectional(self.row.window()),
+            _ if self.place.is_crowded => self.turns(repeats),
+            _ => self.collective(repeats),
         }
     }
-    Ok(per(begin, 2 * repeats))
-}
 
-/// Measures the time of a window of nonblocking messages from rank 0 to rank 1. The measurement
-/// ends when rank 0 receives rank 1's confirmation that all messages of the window have arrived.
-fn bandwidth<E: Endpoint>(
-    end: &mut E,
-    from: &[u8],
-    into: &mut [u8],
-    window: usize,
-    place: Place,
-) -> Outcome<f64> {
-    let mut word = [0_u8; 4];
-    let begin = Instant::now();
-    if place.rank == 0 {
-        (0..window).try_for_each(|_| end.start_send(from, 1))?;
-        end.finish()?;
-        end.receive(&mut word, 1)?;
-    } else {
-        (0..window).try_for_each(|_| end.start_receive(into, 0))?;
-        end.finish()?;
-        end.send(&word, 0)?;
-    }
-    Ok(per(begin, window))
-}
-
-fn bidirectional<E: Endpoint>(
-    end: &mut E,
-    from: &[u8],
-    into: &mut [u8],
-    window: usize,
-    place: Place,
-) -> Outcome<f64> {
-    let (other, mut word) = (place.other(), [0_u8; 4]);
-    let begin = Instant::now();
-    (0..window).try_for_each(|_| end.start_receive(into, other))?;
-    (0..window).try_for_each(|_| end.start_send(from, other))?;
-    end.finish()?;
-    if place.rank == 0 {
-        end.receive(&mut word, other)?;
-    } else {
-        end.send(&word, other)?;
-    }
-    Ok(per(begin, window))
-}
-
-/// Measures a collective operation. Each repetition begins with a barrier, which is not timed.
-fn collective<E: Endpoint>(
-    end: &mut E,
-    from: &mut [u8],
-    into: &mut [u8],
-    row: Row,
-    repeats: usize,
-) -> Outcome<f64> {
-    let mut sum = 0.0;
-    for _ in 0..repeats {
-        end.barrier()?;
+    fn latency(&mut self, repeats: usize) -> Outcome<f64> {
+        let Repetition { end, from, into, place, .. } = self;
         let begin = Instant::now();
-        once(end, from, into, row)?;
-        sum += per(begin, 1);
+        for _ in 0..repeats {
+            if place.rank == 0 {
+                end.send(from, 1)?;
+                end.receive(into, 1)?;
+            } else {
+                end.receive(into, 0)?;
+                end.send(from, 0)?;
+            }
+        }
+        Ok(per(begin, 2 * repeats))
     }
-    Ok(sum / repeats as f64)
-}
 
-/// Measures a collective operation if there are more ranks than processors. A rank may then
-/// complete a repetition before others begin it, so all repetitions are timed together, up to the
-/// completion of the last rank.
-fn turns<E: Endpoint>(
-    end: &mut E,
-    from: &mut [u8],
-    into: &mut [u8],
-    row: Row,
-    repeats: usize,
-) -> Outcome<f64> {
-    end.barrier()?;
-    let begin = Instant::now();
-    for _ in 0..repeats {
-        once(end, from, into, row)?;
+    /// Measures the time of a window of nonblocking messages from rank 0 to rank 1. The measurement
+    /// ends when rank 0 receives rank 1's confirmation that all messages of the window have
+    /// arrived.
+    fn bandwidth(&mut self, window: usize) -> Outcome<f64> {
+        let Repetition { end, from, into, place, .. } = self;
+        let mut word = [0_u8; 4];
+        let begin = Instant::now();
+        if place.rank == 0 {
+            (0..window).try_for_each(|_| end.start_send(from, 1))?;
+            end.finish()?;
+            end.receive(&mut word, 1)?;
+        } else {
+            (0..window).try_for_each(|_| end.start_receive(into, 0))?;
+            end.finish()?;
+            end.send(&word, 0)?;
+        }
+        Ok(per(begin, window))
     }
-    if matches!(row.test, Test::Bcast | Test::Reduce) {
-        end.barrier()?;
-    }
-    Ok(per(begin, repeats))
-}
 
-fn once<E: Endpoint>(end: &mut E, from: &mut [u8], into: &mut [u8], row: Row) -> Outcome {
-    match row.test {
-        Test::Allreduce => end.allreduce(from, into),
-        Test::Bcast => end.bcast(from),
-        Test::Reduce => end.reduce(from, into),
-        Test::Allgather => end.allgather(from, into),
-        Test::Alltoall => end.alltoall(from, into, row.bytes),
-        _ => end.barrier(),
+    fn bidirectional(&mut self, window: usize) -> Outcome<f64> {
+        let Repetition { end, from, into, place, .. } = self;
+        let (other, mut word) = (place.other(), [0_u8; 4]);
+        let begin = Instant::now();
+        (0..window).try_for_each(|_| end.start_receive(into, other))?;
+        (0..window).try_for_each(|_| end.start_send(from, other))?;
+        end.finish()?;
+        if place.rank == 0 {
+            end.receive(&mut word, other)?;
+        } else {
+            end.send(&word, other)?;
+        }
+        Ok(per(begin, window))
+    }
+
+    /// Measures a collective operation. Each repetition begins with a barrier, which is not timed.
+    fn collective(&mut self, repeats: usize) -> Outcome<f64> {
+        let mut sum = 0.0;
+        for _ in 0..repeats {
+            self.end.barrier()?;
+            let begin = Instant::now();
+            self.once()?;
+            sum += per(begin, 1);
+        }
+        Ok(sum / repeats as f64)
+    }
+
+    /// Measures a collective operation if there are more ranks than processors. A rank may then
+    /// complete a repetition before others begin it, so all repetitions are timed together, up to
+    /// the completion of the last rank.
+    fn turns(&mut self, repeats: usize) -> Outcome<f64> {
+        self.end.barrier()?;
+        let begin = Instant::now();
+        for _ in 0..repeats {
+            self.once()?;
+        }
+        if matches!(self.row.test, Test::Bcast | Test::Reduce) {
+            self.end.barrier()?;
+        }
+        Ok(per(begin, repeats))
+    }
+
+    fn once(&mut self) -> Outcome {
+        let Repetition { end, from, into, row, .. } = self;
+        match row.test {
+            Test::Allreduce => end.allreduce(from, into),
+            Test::Bcast => end.bcast(from),
+            Test::Reduce => end.reduce(from, into),
+            Test::Allgather => end.allgather(from, into),
+            Test::Alltoall => end.alltoall(from, into, row.bytes),
+            _ => end.barrier(),
+        }
     }
 }
 
@@ -240,7 +221,7 @@ pub(crate) fn verify<E: Endpoint>(
             end.start_send(from, place.other())?;
             end.finish()
         }
-        _ => once(end, from, into, row),
+        _ => Repetition { end, from, into, row, place }.once(),
     }?;
     let arrived = if row.test == Test::Bcast { from } else { into };
     if row.test == Test::Reduce && place.rank != 0 {

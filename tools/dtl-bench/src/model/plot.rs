@@ -1,10 +1,9 @@
 //! Plots of a model, as SVG: steps, time, bytes and memory versus the number of ranks.
 
 use super::Row;
-use crate::report::COLOURS;
+use crate::picture::{Curve, Picture, colour};
 use crate::report::size;
 use plotters::prelude::*;
-use std::error::Error;
 
 /// Groups of collectives that share a plot, each with its name, its title and its collectives.
 const GROUPS: [(&str, &str, &[&str]); 2] = [
@@ -39,14 +38,6 @@ const VALUES: [(&str, &str, Value); 3] = [
     }),
 ];
 
-/// Plot to be drawn.
-pub(crate) struct Picture {
-    pub(crate) file: String,
-    title: String,
-    unit: &'static str,
-    curves: Vec<(&'static str, Vec<(f64, f64)>)>,
-}
-
 /// Returns the plots for all data sizes. The barrier, which has no data size, is drawn in its
 /// group's plots for every size.
 pub(crate) fn pictures(rows: &[Row]) -> Vec<Picture> {
@@ -58,27 +49,39 @@ pub(crate) fn pictures(rows: &[Row]) -> Vec<Picture> {
     for bytes in sizes {
         for (group, about, ops) in GROUPS {
             for (name, unit, value) in VALUES {
+                let size = size(bytes as u64);
+                let file = format!("{name}-{group}-{}.svg", size.replace(' ', ""));
                 let curves = curves(rows, ops, bytes, value);
-                if curves.iter().any(|(_, points)| points.len() > 1) {
-                    let file =
-                        format!("{name}-{group}-{}.svg", size(bytes as u64).replace(' ', ""));
-                    let title = format!("{}: {about}", size(bytes as u64));
-                    pictures.push(Picture { file, title, unit, curves });
-                }
+                pictures.push(picture(file, format!("{size}: {about}"), unit, curves));
             }
         }
     }
     pictures.push(communicators(rows));
-    pictures.retain(|picture| picture.curves.iter().any(|(_, points)| points.len() > 1));
+    pictures.retain(Picture::has_line);
     pictures
 }
 
-fn curves(
-    rows: &[Row],
-    ops: &[&'static str],
-    bytes: usize,
-    value: Value,
-) -> Vec<(&'static str, Vec<(f64, f64)>)> {
+/// Names and points of the curves of a plot.
+type Curves = Vec<(&'static str, Vec<(f64, f64)>)>;
+
+fn picture(file: String, title: String, unit: &'static str, curves: Curves) -> Picture {
+    let count = curves.len();
+    let curve = |(at, (name, points)): (usize, (&str, _))| {
+        // What is drawn first is broad, so that it shows below what lies on it.
+        let style = colour(at).mix(0.8).stroke_width(2 * (count - at) as u32);
+        Curve { name: name.to_owned(), points, style, marker: 0 }
+    };
+    Picture {
+        file,
+        title,
+        across: ("ranks", |ranks| format!("{ranks:.0}")),
+        unit,
+        legend: SeriesLabelPosition::UpperLeft,
+        curves: curves.into_iter().enumerate().map(curve).collect(),
+    }
+}
+
+fn curves(rows: &[Row], ops: &[&'static str], bytes: usize, value: Value) -> Curves {
     let of = |op: &&'static str| {
         let is_it = |row: &&Row| row.op == *op && (row.bytes == bytes || row.op == "barrier");
         let points = rows.iter().filter(is_it).map(|row| (f64::from(row.ranks), value(row)));
@@ -94,65 +97,7 @@ fn communicators(rows: &[Row]) -> Picture {
         rows.iter().map(|row| (f64::from(row.ranks), row.memory.comm as f64)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points.dedup();
-    Picture {
-        file: "communicator.svg".to_owned(),
-        title: "A communicator before anything is sent".to_owned(),
-        unit: "memory of a rank in bytes",
-        curves: vec![("comm", points)],
-    }
-}
-
-impl Picture {
-    /// Returns the contents of the SVG file.
-    pub(crate) fn draw(&self) -> Result<String, Box<dyn Error + '_>> {
-        let mut text = String::new();
-        let area = SVGBackend::with_string(&mut text, (760, 440)).into_drawing_area();
-        area.fill(&WHITE)?;
-        let all = || self.curves.iter().flat_map(|(_, points)| points.iter());
-        let range = |of: fn(&(f64, f64)) -> f64| {
-            let low = all().map(of).fold(f64::INFINITY, f64::min);
-            low * 0.7..all().map(of).fold(0.0, f64::max) * 1.4
-        };
-        let mut chart = ChartBuilder::on(&area)
-            .caption(&self.title, ("sans-serif", 22))
-            .margin(12)
-            .x_label_area_size(42)
-            .y_label_area_size(72)
-            .build_cartesian_2d(
-                range(|point| point.0).log_scale().base(2.0),
-                range(|point| point.1).log_scale(),
-            )?;
-        chart
-            .configure_mesh()
-            .label_style(("sans-serif", 15))
-            .x_desc("ranks")
-            .y_desc(self.unit)
-            .x_labels(12)
-            .x_label_formatter(&|ranks| format!("{ranks:.0}"))
-            .y_label_formatter(&|value| {
-                if *value < 1e5 { format!("{value}") } else { format!("{value:e}") }
-            })
-            .light_line_style(WHITE.mix(0.0))
-            .draw()?;
-        for (at, (name, points)) in self.curves.iter().enumerate() {
-            // What is drawn first is broad, so that it shows below what lies on it.
-            let width = 2 * (self.curves.len() - at) as u32;
-            let style = COLOURS[at % COLOURS.len()].mix(0.8).stroke_width(width);
-            chart
-                .draw_series(LineSeries::new(points.iter().copied(), style))?
-                .label(*name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-        }
-        chart
-            .configure_series_labels()
-            .label_font(("sans-serif", 15))
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
-        drop(chart);
-        area.present()?;
-        drop(area);
-        Ok(text)
-    }
+    let title = "A communicator before anything is sent".to_owned();
+    let curves = vec![("comm", points)];
+    picture("communicator.svg".to_owned(), title, "memory of a rank in bytes", curves)
 }

@@ -19,7 +19,6 @@ use crate::options::Report;
 use crate::out::{Outcome, Stop, complain, say};
 use notes::Notes;
 use page::Parts;
-pub(crate) use plot::COLOURS;
 use run::Run;
 pub(crate) use run::size;
 use std::fs::{self, File};

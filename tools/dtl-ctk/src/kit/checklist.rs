@@ -105,6 +105,25 @@ fn has_table(files: &[Source], component: &str) -> bool {
     files.iter().filter(|file| file.is_code()).any(|file| has(&file))
 }
 
+/// C++ concept that a class asserts, in place of the table of each component. The compiler checks its
+/// functions.
+const CONCEPTS: [(&str, &str); 4] = [
+    ("memory", "MemorySpace<"),
+    ("transfer", "MemoryTransfer<"),
+    ("exec", "Executor<"),
+    ("comm", "Communicator<"),
+];
+
+/// Returns true if a class in the sources asserts the concept of a component.
+fn has_class(files: &[Source], component: &str) -> bool {
+    let concept = CONCEPTS.iter().find(|(name, _)| *name == component);
+    let asserts = |line: &str, concept| line.contains("static_assert(") && line.contains(concept);
+    concept.is_some_and(|(_, concept)| {
+        let mut lines = files.iter().filter(|file| file.is_code()).flat_map(|one| one.text.lines());
+        lines.any(|line| asserts(line, concept))
+    })
+}
+
 /// Returns true if the sources set the function pointer `slot` of a table: `.alloc = ...`,
 /// `table.alloc = ...` or `alloc: Some(...)`.
 fn sets(files: &[Source], slot: &str) -> bool {
@@ -117,13 +136,15 @@ fn sets(files: &[Source], slot: &str) -> bool {
 }
 
 fn components(files: &[Source]) -> Result<String, String> {
-    let there: Vec<_> =
-        REQUIRED.iter().filter(|(component, _)| has_table(files, component)).collect();
+    let is_there = |name: &&(&str, _)| has_table(files, name.0) || has_class(files, name.0);
+    let there: Vec<_> = REQUIRED.iter().filter(is_there).collect();
     if there.is_empty() {
         let start = "start from `dtl-info new-backend` or the how-to";
-        return Err(format!("no source uses a dtl_…_vtable_t: {start}"));
+        return Err(format!(
+            "no source uses a dtl_…_vtable_t, or asserts a concept of a class: {start}"
+        ));
     }
-    for (component, slots) in &there {
+    for (component, slots) in there.iter().filter(|(name, _)| has_table(files, name)) {
         if let Some(slot) = slots.iter().find(|slot| !sets(files, slot)) {
             return Err(format!("it has a {component} table, but nothing sets {component}.{slot}"));
         }
@@ -145,7 +166,7 @@ fn hooked(files: &[Source]) -> Result<String, String> {
 }
 
 fn multi_rank(files: &[Source]) -> Result<String, String> {
-    if !has_table(files, "comm") {
+    if !has_table(files, "comm") && !has_class(files, "comm") {
         return Ok("it has no comm table".into());
     }
     let is_many = |rest: &str| {

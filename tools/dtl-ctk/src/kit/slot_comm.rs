@@ -1,12 +1,12 @@
 //! One rank of a communicator that a comm table implements. Calls the functions of the table as the
 //! library does and checks every result.
 
-use crate::kit::outcome::{Outcome, ensure, name_of, skip, wrong};
+use crate::kit::outcome::{Outcome, check, ensure, name_of, skip, wrong};
 use crate::kit::vtables::{Vtables, slot};
 use dtl::tooling::is_status;
 use dtl_sys::{
-    DTL_ANY_SOURCE, DTL_ERROR_BUSY, DTL_SUCCESS, dtl_comm_done_t, dtl_comm_open_t,
-    dtl_comm_vtable_t,
+    DTL_ANY_SOURCE, DTL_ERROR_BUSY, DTL_SUCCESS, dtl_coll_args_t, dtl_comm_done_t, dtl_comm_open_t,
+    dtl_comm_vtable_t, dtl_status_t,
 };
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -26,7 +26,7 @@ pub(crate) struct SlotComm {
     pub(crate) rank: i32,
     pub(crate) size: i32,
     /// Time limit of an operation.
-    limit: Duration,
+    pub(crate) limit: Duration,
 }
 
 /// Operation in flight, with its buffer.
@@ -86,6 +86,11 @@ impl SlotComm {
         let good = named < 0 || (rank, size) == (named, of);
         ensure!(good, "comm.open wrote rank {rank} of {size}, expected {named} of {of}");
         Ok(SlotComm { vtables, table, comm, rank, size, limit })
+    }
+
+    /// Returns the table and the first two arguments of its functions, for calls without checks.
+    pub(crate) fn bare(&self) -> (dtl_comm_vtable_t, *mut c_void, *mut c_void) {
+        (self.table, self.vtables.own, self.comm)
     }
 
     pub(crate) fn others(&self) -> impl Iterator<Item = i32> + use<> {
@@ -164,27 +169,28 @@ impl SlotComm {
         Ok(())
     }
 
-    /// Tests an operation once. If the operation is complete, checks every field of the result.
-    pub(crate) fn test(&self, op: &Op) -> Outcome<Option<Got>> {
+    /// Calls `test` once for the operation `id`. Returns the result if the operation is complete.
+    fn outcome(&self, id: u64) -> Outcome<Option<dtl_comm_done_t>> {
         let Some(test) = self.table.test else { skip!("the comm table has no test") };
         let mut done = 0;
         let mut result =
             dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
-        let status = slot!(
-            self.vtables,
-            "comm.test",
-            test(self.comm, op.id, &raw mut done, &raw mut result)
-        );
+        let status =
+            slot!(self.vtables, "comm.test", test(self.comm, id, &raw mut done, &raw mut result));
         Vtables::check("comm.test", status)?;
         match done {
-            0 => return Ok(None),
-            1 => {}
+            0 => Ok(None),
+            1 => Ok(Some(result)),
             _ => wrong!("comm.test wrote {done} into its boolean output: use 0 or 1"),
         }
+    }
+
+    /// Tests an operation once. If the operation is complete, checks every field of the result.
+    pub(crate) fn test(&self, op: &Op) -> Outcome<Option<Got>> {
+        let Some(result) = self.outcome(op.id)? else { return Ok(None) };
         let (what, dtl_comm_done_t { source: from, status, match_word, size_bytes }) =
             (op.text(), result);
-        let name = if is_status(status) { name_of(status) } else { "no status".to_owned() };
-        ensure!(status == DTL_SUCCESS, "comm.test ended {what} with {name} ({status})");
+        ended_well(&what, status)?;
         let Some(source) = op.source else {
             return Ok(Some(Got { source: self.rank, size: op.buffer.len() }));
         };
@@ -217,8 +223,55 @@ impl SlotComm {
         receives.iter().chain(&sends).try_for_each(|op| self.wait(op).map(drop))
     }
 
+    /// Returns the answer of `coll_supports` for a collective.
+    pub(crate) fn supports(&self, args: &dtl_coll_args_t) -> Outcome<bool> {
+        let Some(supports) = self.table.coll_supports else {
+            skip!("the comm table has no coll_supports")
+        };
+        let mut yes = 0;
+        let (name, args) = ("comm.coll_supports", ptr::from_ref(args));
+        let status = slot!(self.vtables, name, supports(self.comm, args, &raw mut yes));
+        Vtables::check(name, status)?;
+        let is_boolean = [0, 1].contains(&yes);
+        ensure!(is_boolean, "{name} wrote {yes} into its boolean output: use 0 or 1");
+        Ok(yes == 1)
+    }
+
+    /// Starts a collective. Returns its operation, or `None` if `coll_start` returns
+    /// DTL_ERROR_BUSY.
+    pub(crate) fn try_collective(&self, args: &dtl_coll_args_t) -> Outcome<Option<u64>> {
+        let Some(start) = self.table.coll_start else { skip!("the comm table has no coll_start") };
+        let (name, args, mut id) = ("comm.coll_start", ptr::from_ref(args), 0);
+        match slot!(self.vtables, name, start(self.comm, args, &raw mut id)) {
+            DTL_ERROR_BUSY => Ok(None),
+            status => Vtables::check(name, status).map(|()| Some(id)),
+        }
+    }
+
+    /// Tests a collective once. Returns its status if it is complete.
+    pub(crate) fn collective_status(&self, id: u64) -> Outcome<Option<dtl_status_t>> {
+        Ok(self.outcome(id)?.map(|done| done.status))
+    }
+
+    /// Returns true if operations can be canceled.
+    pub(crate) fn can_cancel(&self) -> bool {
+        self.table.cancel.is_some()
+    }
+
+    /// Requests cancellation of a collective.
+    pub(crate) fn cancel(&self, id: u64) -> Outcome {
+        let Some(cancel) = self.table.cancel else { skip!("the comm table has no cancel") };
+        Vtables::check("comm.cancel", slot!(self.vtables, "comm.cancel", cancel(self.comm, id)))
+    }
+
     pub(crate) fn close(&self) -> Outcome {
         let Some(close) = self.table.close else { return Ok(()) };
         Vtables::check("comm.close", slot!(self.vtables, "comm.close", close(self.comm)))
     }
+}
+
+/// Checks the status of a completed operation.
+pub(crate) fn ended_well(what: &str, status: dtl_status_t) -> Outcome {
+    let name = if is_status(status) { name_of(status) } else { "no status".to_owned() };
+    check!(status == DTL_SUCCESS, "comm.test ended {what} with {name} ({status})")
 }

@@ -188,7 +188,7 @@ fn device_table() -> dtl_device_vtable_t {
 }
 
 /// Writes an output argument of a table function.
-fn put<T>(place: *mut T, value: T) -> dtl_status_t {
+pub(crate) fn put<T>(place: *mut T, value: T) -> dtl_status_t {
     // SAFETY: the library passes writable places for outputs.
     unsafe { place.write(value) };
     DTL_SUCCESS

@@ -4,15 +4,32 @@
 
 use super::exec::stream;
 use super::memory::move_bytes;
-use super::{Const, Out, Ptr, Status, fault};
+use super::{Const, Out, Ptr, Status, fault, put};
 use dtl_sys::*;
 use std::ffi::c_char;
 use std::ptr;
+use std::sync::Arc;
 
-/// Converts the id of a handle from the backend "host" to the pointer that "sample" uses to
-/// identify the same object.
+/// Kernel of the backend "host". The handle of a kernel and each of its queued launches hold a
+/// reference. The kernel is destroyed with the last reference.
+struct Compiled(dtl_kernel_t);
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        let _ = dtl_kernel_destroy(self.0);
+    }
+}
+
+/// Converts the id of a module of the backend "host" to the pointer that "sample" uses to identify
+/// it.
 fn token(id: u64) -> Ptr {
     ptr::without_provenance_mut(id as usize)
+}
+
+/// Returns the status of a function that ended with `status`. With the injected fault `name`, it
+/// replaces the status of a failure.
+fn answer(status: Status, name: &str) -> Status {
+    if fault::is(name) && status != DTL_SUCCESS { DTL_ERROR_BACKEND } else { status }
 }
 
 fn host() -> Result<dtl_backend_t, dtl_status_t> {
@@ -50,14 +67,9 @@ pub(super) unsafe extern "C" fn module_compile(
         unsafe { log(log_user, text.as_ptr().cast(), length) };
     }
     if status == DTL_SUCCESS {
-        // SAFETY: a writable output of the slot's.
-        unsafe { out_module.write(token(module.id)) };
+        put(out_module, token(module.id));
     }
-    if fault::is("exec.module_compile.another_status") && status != DTL_SUCCESS {
-        DTL_ERROR_BACKEND
-    } else {
-        status
-    }
+    answer(status, "exec.module_compile.another_status")
 }
 
 pub(super) unsafe extern "C" fn module_destroy(_: Ptr, module: Ptr) -> Status {
@@ -72,29 +84,30 @@ pub(super) unsafe extern "C" fn kernel_get(
     signature: *const c_char,
     out_kernel: Out,
 ) -> Status {
+    if signature.is_null() {
+        // Wrong arguments would be detected only when the launch runs, which is too late.
+        return DTL_ERROR_INVALID_ARGUMENT;
+    }
     let mut kernel = DTL_KERNEL_NULL;
     // SAFETY: the library's texts and a writable local.
     let status = unsafe {
         dtl_kernel_get(dtl_module_t { id: module.addr() as u64 }, name, signature, &raw mut kernel)
     };
     if status == DTL_SUCCESS {
-        // SAFETY: a writable output of the slot's.
-        unsafe { out_kernel.write(token(kernel.id)) };
+        put(out_kernel, Arc::into_raw(Arc::new(Compiled(kernel))).cast_mut().cast());
     }
-    if fault::is("exec.kernel_get.another_status") && status != DTL_SUCCESS {
-        DTL_ERROR_BACKEND
-    } else {
-        status
-    }
+    answer(status, "exec.kernel_get.another_status")
 }
 
 pub(super) unsafe extern "C" fn kernel_destroy(_: Ptr, kernel: Ptr) -> Status {
     if_fault!("exec.kernel_destroy.refuses" => return DTL_ERROR_BACKEND);
-    dtl_kernel_destroy(dtl_kernel_t { id: kernel.addr() as u64 })
+    // SAFETY: the reference from kernel_get, which the library releases once.
+    drop(unsafe { Arc::from_raw(kernel.cast_const().cast::<Compiled>()) });
+    DTL_SUCCESS
 }
 
 /// Launches a kernel on a stream of the backend "host" and waits for it.
-fn run(kernel: dtl_kernel_t, shape: &dtl_launch_t, args: &[Vec<u64>], sizes: &[u64]) -> Status {
+fn run(kernel: &Compiled, shape: &dtl_launch_t, args: &[Vec<u64>], sizes: &[u64]) -> Status {
     let host = match host() {
         Ok(host) => host,
         Err(status) => return status,
@@ -108,8 +121,9 @@ fn run(kernel: dtl_kernel_t, shape: &dtl_launch_t, args: &[Vec<u64>], sizes: &[u
     let pointers: Vec<Const> = args.iter().map(|arg| arg.as_ptr().cast()).collect();
     let count = pointers.len() as u64;
     // SAFETY: `count` arguments of these sizes, which the call copies.
-    let status =
-        unsafe { dtl_kernel_launch(own, kernel, shape, pointers.as_ptr(), sizes.as_ptr(), count) };
+    let status = unsafe {
+        dtl_kernel_launch(own, kernel.0, shape, pointers.as_ptr(), sizes.as_ptr(), count)
+    };
     let waited = dtl_stream_wait(own, DTL_TIMEOUT_INFINITE);
     let _ = dtl_stream_destroy(own);
     if status == DTL_SUCCESS { waited } else { status }
@@ -137,8 +151,12 @@ pub(super) unsafe extern "C" fn kernel_launch(
         copies.push(copy);
         lengths.push(size);
     }
-    let id = kernel.addr() as u64;
-    let work = move || run(dtl_kernel_t { id }, &shape, &copies, &lengths);
+    let kernel = kernel.cast_const().cast::<Compiled>();
+    // SAFETY: a kernel of kernel_get, whose reference outlives this call.
+    unsafe { Arc::increment_strong_count(kernel) };
+    // SAFETY: the reference that was just counted.
+    let kernel = unsafe { Arc::from_raw(kernel) };
+    let work = move || run(&kernel, &shape, &copies, &lengths);
     if_fault!("exec.kernel_launch.at_once" => return work());
     if !fault::is("exec.kernel_launch.nothing") {
         stream(on).push(work);

@@ -1,6 +1,7 @@
 //! Tests of kernel launches: every thread of the grid runs, with the right arguments and indices.
 
 use crate::kit::prelude::*;
+use crate::tests::limits::{clamped, threads_of};
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![
     Alone "exec.kernel.":
@@ -11,17 +12,19 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         arguments_are_copied, large_argument, forty_arguments, launches_keep_their_arguments,
         launches_in_order, after_earlier_work, before_later_work, event_waits_for_the_launch,
         failure_is_the_streams, query_tells_the_failure, destroyed_kernel_still_runs,
-        zero_grid_refused, from_threads_at_once;
+        zero_grid_refused, bad_launches_refused, largest_block_runs, from_threads_at_once;
 ];
 
 /// Launch of one thread.
 const ONE: dtl_launch_t = shape([1; 3], [1; 3], 0);
 
-/// Launches a kernel and checks that each of its threads runs exactly once.
+/// Launches a kernel and checks that each of its threads runs exactly once. The launch is clamped
+/// to the limits of the device.
 fn counted(s: &Subject, grid: [u32; 3], block: [u32; 3]) -> Outcome {
-    let threads: u64 = grid.iter().chain(&block).map(|size| u64::from(*size)).product();
+    let launch = clamped(s, shape(grid, block, 0));
+    let (grid, block, threads) = (launch.grid, launch.block, threads_of(&launch));
     let counts = counters(threads);
-    let _launched = launched(s, &shape(grid, block, 0), &[], |thread| {
+    let _launched = launched(s, &launch, &[], |thread| {
         let Some(count) = counts.get(thread.number_of_all() as usize) else {
             return DTL_ERROR_OUT_OF_BOUNDS;
         };
@@ -44,6 +47,7 @@ fn every_thread_once(s: &Subject) -> Outcome {
 }
 
 /// Launches a kernel that applies `check` to each of its threads. Fails if a check returns false.
+/// The launch is clamped to the limits of the device.
 fn checked(
     s: &Subject,
     launch: dtl_launch_t,
@@ -51,7 +55,7 @@ fn checked(
     check: impl Fn(&Thread<'_>) -> bool + Send + Sync + 'static,
 ) -> Outcome {
     let wrong = Notes::new();
-    let _launched = launched(s, &launch, &[], move |thread| {
+    let _launched = launched(s, &clamped(s, launch), &[], move |thread| {
         if !check(thread) {
             wrong.add((thread.context.block_index, thread.context.thread_index));
         }
@@ -62,7 +66,7 @@ fn checked(
 }
 
 fn context_tells_the_launch(s: &Subject) -> Outcome {
-    let launch = shape([3, 4, 2], [2, 3, 1], 256);
+    let launch = clamped(s, shape([3, 4, 2], [2, 3, 1], 256));
     checked(s, launch, "the context does not tell the launch", move |thread| {
         let context = thread.context;
         (context.grid, context.block, context.shared_bytes) == (launch.grid, launch.block, 256)
@@ -72,7 +76,7 @@ fn context_tells_the_launch(s: &Subject) -> Outcome {
 fn indices_stay_inside(s: &Subject) -> Outcome {
     let below =
         |index: [u32; 3], size: [u32; 3]| index.iter().zip(size).all(|(index, size)| *index < size);
-    let launch = shape([3, 4, 2], [2, 3, 5], 0);
+    let launch = clamped(s, shape([3, 4, 2], [2, 3, 5], 0));
     checked(s, launch, "an index is outside of its size", move |thread| {
         let context = thread.context;
         below(context.block_index, context.grid) && below(context.thread_index, context.block)
@@ -275,6 +279,79 @@ fn zero_grid_refused(s: &Subject) -> Outcome {
         refused(result, DTL_ERROR_INVALID_ARGUMENT, &format!("grid {grid:?} of {block:?}"))?;
     }
     Ok(())
+}
+
+/// Returns the largest block of the device in x.
+pub(crate) fn largest_block(s: &Subject) -> Outcome<[u32; 3]> {
+    const MOST: u32 = 1 << 16;
+    let Some(info) = optional(s.backend.device_info(0))? else {
+        skip!("the backend has no device table, which reports the limit of a block");
+    };
+    let known = [info.max_block_threads, info.max_block[0]].into_iter().filter(|most| *most > 0);
+    match known.min() {
+        Some(most) if most <= MOST => Ok([most, 1, 1]),
+        Some(most) => skip!("a block has up to {most} threads: the test launches up to {MOST}"),
+        None => skip!("the device reports no limit of a block"),
+    }
+}
+
+/// Checks that launches with bad shapes and NULL lists are refused, and that nothing of them runs.
+pub(crate) fn refuses_shapes(
+    s: &Subject,
+    stream: &Stream,
+    kernel: &Kernel,
+    args: &[&[u8]],
+) -> Outcome {
+    let mut shapes = vec![([1; 3], [u32::MAX; 3]), ([u32::MAX; 3], [2, 1, 1])];
+    if let Ok(info) = s.backend.device_info(0) {
+        let beyond = |most: u32| most.checked_add(1).filter(|_| most > 0);
+        let of_block = beyond(info.max_block_threads).map(|size| [size, 1, 1]);
+        let of_axis = beyond(info.max_block[2]).map(|size| [1, 1, size]);
+        shapes.extend([of_block, of_axis].into_iter().flatten().map(|block| ([1; 3], block)));
+        shapes.extend(beyond(info.max_grid[1]).map(|size| ([1, size, 1], [1; 3])));
+    }
+    for (grid, block) in shapes {
+        let result = stream.launch(kernel, &shape(grid, block, 0), args);
+        refused(result, DTL_ERROR_INVALID_ARGUMENT, &format!("grid {grid:?} of {block:?}"))?;
+    }
+    let pointers: Vec<*const std::ffi::c_void> =
+        args.iter().map(|arg| arg.as_ptr().cast()).collect();
+    let sizes: Vec<u64> = args.iter().map(|arg| arg.len() as u64).collect();
+    let (count, one, null) = (args.len() as u64, ptr::from_ref(&ONE), ptr::null());
+    let (all, list, kernel) = (pointers.as_ptr(), sizes.as_ptr(), kernel.handle);
+    let stream = stream.handle;
+    let no_args = call!(dtl_kernel_launch(stream, kernel, one, ptr::null(), list, count));
+    refused(no_args, DTL_ERROR_NULL_POINTER, "args is NULL")?;
+    let no_sizes = call!(dtl_kernel_launch(stream, kernel, one, all, ptr::null(), count));
+    refused(no_sizes, DTL_ERROR_NULL_POINTER, "sizes is NULL")?;
+    let no_shape = call!(dtl_kernel_launch(stream, kernel, null, all, list, count));
+    refused(no_shape, DTL_ERROR_NULL_POINTER, "launch is NULL")?;
+    let (many, sizes) = (vec![all.cast(); 4097], vec![1; 4097]);
+    let (all, list) = (many.as_ptr(), sizes.as_ptr());
+    let too_many = call!(dtl_kernel_launch(stream, kernel, one, all, list, 4097));
+    refused(too_many, DTL_ERROR_LIMIT, "4097 arguments")
+}
+
+fn bad_launches_refused(s: &Subject) -> Outcome {
+    let (stream, runs) = (stream(s)?, counter());
+    let kernel = Kernel::new(s.backend, |_| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        0
+    })?;
+    let number = 5_u64.to_ne_bytes();
+    refuses_shapes(s, &stream, &kernel, &[&number])?;
+    stream.synchronize()?;
+    let is = runs.load(Ordering::SeqCst);
+    ensure!(is == 0, "{is} threads of refused launches ran");
+    let good = clamped(s, shape([3, 2, 1], [2, 1, 1], 0));
+    stream.launch(&kernel, &good, &[&number])?;
+    stream.synchronize()?;
+    let (is, all) = (runs.load(Ordering::SeqCst), threads_of(&good));
+    check!(is == all, "after refused launches, {is} of {all} threads of a good one ran")
+}
+
+fn largest_block_runs(s: &Subject) -> Outcome {
+    counted(s, [2, 1, 1], largest_block(s)?)
 }
 
 fn from_threads_at_once(s: &Subject) -> Outcome {

@@ -36,7 +36,7 @@ fn keeps_nothing(p: &Rank, messages: u32, bytes: u64) -> Outcome {
         (0..messages / TOGETHER).try_for_each(|_| some(p, &sent))?;
         p.barrier()?;
         let (Some(before), Some(after)) = (before, malloc_bytes()) else {
-            skip!("this C library does not tell how much memory is taken");
+            skip!("this C library does not report how much memory is in use");
         };
         grown.push(i64::from(after.wrapping_sub(before)));
         let is_calm = grown.iter().skip(WARM).any(|growth| *growth < i64::from(messages * LEAST));

@@ -10,6 +10,9 @@ pub(crate) mod abi;
 pub(crate) mod abi_answers;
 pub(crate) mod abi_calls;
 pub(crate) mod abi_windows;
+pub(crate) mod coll_call;
+pub(crate) mod coll_limits;
+pub(crate) mod coll_slots;
 pub(crate) mod collective;
 pub(crate) mod comm_lifecycle;
 pub(crate) mod comm_open;
@@ -21,17 +24,23 @@ pub(crate) mod executor;
 pub(crate) mod kernel;
 pub(crate) mod leak;
 pub(crate) mod lifecycle;
+pub(crate) mod limits;
 pub(crate) mod matching;
+pub(crate) mod mem_buffers;
+pub(crate) mod mem_call;
+pub(crate) mod mem_slots;
 pub(crate) mod memory;
 pub(crate) mod memory_handles;
 pub(crate) mod memory_kinds;
 pub(crate) mod memory_stream;
 pub(crate) mod module;
+pub(crate) mod module_launch;
 pub(crate) mod p2p;
 pub(crate) mod p2p_requests;
 pub(crate) mod placement;
 pub(crate) mod slots;
 pub(crate) mod stream;
+pub(crate) mod stream_priority;
 pub(crate) mod stream_wait;
 pub(crate) mod transfer;
 pub(crate) mod transfer_pitched;
@@ -49,6 +58,10 @@ const TABLES: &[&[(&str, Body)]] = &[
     abi_windows::TESTS,
     slots::TESTS,
     comm_slots::TESTS,
+    coll_slots::SUPPORTS,
+    coll_slots::RIGHT,
+    coll_slots::TESTS,
+    mem_slots::TESTS,
     lifecycle::TESTS,
     device::TESTS,
     device_info::TESTS,
@@ -59,11 +72,13 @@ const TABLES: &[&[(&str, Body)]] = &[
     transfer::TESTS,
     transfer_pitched::TESTS,
     stream::TESTS,
+    stream_priority::TESTS,
     stream_wait::TESTS,
     event::TESTS,
     executor::TESTS,
     kernel::TESTS,
     module::TESTS,
+    module_launch::TESTS,
     comm_lifecycle::TESTS,
     comm_open::TESTS,
     p2p::TESTS,
@@ -72,6 +87,8 @@ const TABLES: &[&[(&str, Body)]] = &[
     matching::TESTS,
     collective::TESTS,
     collective::RANDOM,
+    coll_limits::TESTS,
+    mem_buffers::TESTS,
     window::TESTS,
     win::TESTS,
     win_sync::TESTS,

@@ -149,6 +149,7 @@ fn calls_are(slot: &str, expected: u64) -> Outcome {
 fn exec(vtables: &Vtables) -> Outcome {
     let Some(table) = &vtables.tables.exec else { skip!("the backend has no exec table") };
     streams(vtables, table)?;
+    priorities(vtables)?;
     if has!(vtables, exec.execute(Some(count_call), ptr::null_mut())) {
         calls_are("exec.execute", 1)?;
     }
@@ -182,6 +183,26 @@ fn streams(vtables: &Vtables, table: &dtl_exec_vtable_t) -> Outcome {
         );
     }
     has!(vtables, exec.stream_destroy(stream));
+    Ok(())
+}
+
+/// Calls the slots of priorities. A stream is made at each end of the range except 0, for which the
+/// library calls `stream_create`.
+fn priorities(vtables: &Vtables) -> Outcome {
+    let (mut least, mut greatest) = (i32::MIN, i32::MAX);
+    if !has!(vtables, exec.stream_priorities(0, &raw mut least, &raw mut greatest)) {
+        return Ok(());
+    }
+    ensure!(
+        greatest <= 0 && 0 <= least,
+        "exec.stream_priorities wrote {least} as the least and {greatest} as the greatest priority"
+    );
+    for priority in [least, greatest].into_iter().filter(|priority| *priority != 0) {
+        let mut made = ptr::null_mut();
+        has!(vtables, exec.stream_create_with_priority(0, 0, priority, &raw mut made));
+        ensure!(!made.is_null(), "exec.stream_create_with_priority succeeded and wrote NULL");
+        has!(vtables, exec.stream_destroy(made));
+    }
     Ok(())
 }
 

@@ -234,7 +234,7 @@ fn without_growth(p: &Rank, least: i64, round: impl Fn() -> Outcome) -> Outcome 
         round()?;
         p.barrier()?;
         let Some(level) = malloc_bytes() else {
-            skip!("this C library does not tell how much memory is taken");
+            skip!("this C library does not report how much memory is in use");
         };
         // In one process nobody goes on before all have looked.
         p.barrier()?;

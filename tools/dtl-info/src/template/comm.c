@@ -117,6 +117,12 @@ dtl_comm_vtable_t @ID@_comm_table(void)
      *   coll_supports, coll_start
      *       Whether a collective is executed here, the same on all ranks; its start.
      *
+     * Memory slots are for hardware that accesses device memory, or that is faster with registered
+     * buffers. All or none. Absent: messages in device memory are staged through host memory.
+     *
+     *   mem_supports, mem_register, mem_deregister
+     *       How the hardware accesses an allocation; registers and deregisters it.
+     *
      * table.match_bits: number of bits of the match word that the transport compares, 28 to 64;
      * 0 = 64. */
     return table;

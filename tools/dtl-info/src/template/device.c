@@ -34,7 +34,9 @@ dtl_device_vtable_t @ID@_device_table(void)
     /* Optional slots, and what happens while they are NULL:
      *
      *   dtl_status_t info(void *self, int32_t device, dtl_device_info_t *out_info)
-     *       Describes a device. *out_info is zeroed; fields that stay 0 are unknown.
+     *       Describes a device. Set at least `kind` (DTL_DEVICE_GPU, DTL_DEVICE_ACCELERATOR, ...),
+     *       `name` and `total_bytes`. Fields that stay 0 are unknown; numa_node is -1 = unknown
+     *       until it is set.
      *       NULL: only name and count are known.
      *   dtl_status_t memory_info(void *self, int32_t device, uint64_t *out_free,
      *                            uint64_t *out_total)

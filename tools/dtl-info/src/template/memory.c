@@ -28,8 +28,12 @@ dtl_memory_vtable_t @ID@_memory_table(void)
     /* Optional slots, and what happens while they are NULL:
      *
      *   dtl_status_t kind_info(void *self, dtl_enum_word_t kind, dtl_mem_kind_info_t *out_info)
-     *       Describes a kind: `properties` (DTL_MEMORY_HOST_ACCESSIBLE, ...), `alignment` that
-     *       every allocation has, `name`. DTL_ERROR_NOT_SUPPORTED for an unknown kind.
+     *       Describes a kind: `properties`, `alignment` that every allocation has, `name`. The
+     *       properties are DTL_MEMORY_HOST_ACCESSIBLE, DTL_MEMORY_DEVICE_ACCESSIBLE,
+     *       DTL_MEMORY_UNIFIED, DTL_MEMORY_ATOMICS, DTL_MEMORY_PAGEABLE, DTL_MEMORY_EXPORTABLE and
+     *       DTL_MEMORY_THREAD_SAFE. Set the last one if several threads may call alloc and free at
+     *       once; without it the test threads_at_once of the kind is skipped.
+     *       DTL_ERROR_NOT_SUPPORTED for an unknown kind.
      *       NULL: DTL_MEMORY_HOST is treated as host memory, and DTL_MEMORY_DEVICE as memory that
      *       only this backend can access.
      *   dtl_status_t memory_info(void *self, uint64_t *out_free, uint64_t *out_total)

@@ -29,11 +29,7 @@ dtl_status_t @ID@_fail(const void *self, dtl_status_t status, const char *format
  * failure. Called once for each dtl_init. */
 static dtl_status_t is_available(void *self, int32_t *out_yes, char *why, uint64_t cap)@NOTHROW@
 {
-    (void)self;
-    *out_yes = 0; /* 1 when the slots are written */
-    snprintf(why, cap,
-             "its slots are still those of the template; is_available in @PLUGIN@ reports this");
-    return DTL_SUCCESS;
+@AVAILABLE@    return DTL_SUCCESS;
 }
 
 /* Called once, after the last use. */

@@ -21,9 +21,6 @@ names! {
     ThreadSerialized MPI_THREAD_SERIALIZED: 2, 2, 2048;
     ThreadMultiple MPI_THREAD_MULTIPLE: 3, 3, 4096;
 
-    // communicators
-    CommTypeShared MPI_COMM_TYPE_SHARED: 0, 1, 221;
-
     // attributes of communicators
     TagUb MPI_TAG_UB: 0, 0x6440_0001, 501;
     Lastusedcode MPI_LASTUSEDCODE: 5, 0x6440_000b, 506;

@@ -143,7 +143,6 @@ macro_rules! names {
             }
 
             /// Returns the value of the constant in the ABI `family`.
-            #[must_use]
             pub const fn $method(
                 self,
                 family: $crate::backend::mpi::library::abi::Family,

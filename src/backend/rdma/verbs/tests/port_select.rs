@@ -234,21 +234,63 @@ mod library {
 fn ports_are_seen_with_what_the_kernel_tells_of_their_device() {
     let sys = std::env::temp_dir().join(format!("dtl-places-{}", std::process::id()));
     fs::create_dir_all(sys.join("rxe0/device")).unwrap();
-    let seen = look_in(library::functions(true, true), &sys).unwrap();
+    let seen = look_in(library::functions(true, true), &sys, None).unwrap();
     let wanted = [port("rxe0", 1, PORT_ACTIVE, LINK_ETHERNET), port("rxe0", 2, 1, LINK_ETHERNET)];
     assert_eq!(seen, wanted);
     assert_eq!(seen[1].text(), "rxe0:2 (Ethernet, down)");
     // CPUs that no process has, and a kind of device without compatible queue pairs.
     fs::write(sys.join("rxe0/device/local_cpulist"), "200000-200001\n").unwrap();
     fs::write(sys.join("rxe0/node_type"), "4: RNIC\n").unwrap();
-    let seen = look_in(library::functions(true, true), &sys).unwrap();
+    let seen = look_in(library::functions(true, true), &sys, None).unwrap();
     assert!(!seen[0].is_near && seen[0].unfit.contains("4: RNIC"), "{seen:?}");
     fs::write(sys.join("rxe0/device/local_cpulist"), "0-200001\n").unwrap();
     fs::write(sys.join("rxe0/node_type"), "1: CA\n").unwrap();
-    assert_eq!(look_in(library::functions(true, true), &sys).unwrap(), wanted);
-    let why = look_in(library::functions(false, true), &sys).unwrap_err();
+    assert_eq!(look_in(library::functions(true, true), &sys, None).unwrap(), wanted);
+    let why = look_in(library::functions(false, true), &sys, None).unwrap_err();
     assert!(why.starts_with("no RDMA device: the kernel knows of none"), "{why}");
     fs::remove_dir_all(sys).unwrap();
+}
+
+#[test]
+fn ports_close_to_the_accelerator_come_first() {
+    let root = std::env::temp_dir().join(format!("dtl-locality-{}", std::process::id()));
+    let (sys, bus) = (root.join("class/infiniband"), root.join("bus/pci/devices"));
+    fs::create_dir_all(&sys).unwrap();
+    fs::create_dir_all(&bus).unwrap();
+    let put = |path: &str, link: &Path| {
+        let path = root.join("devices").join(path);
+        fs::create_dir_all(&path).unwrap();
+        std::os::unix::fs::symlink(path, link).unwrap();
+    };
+    // Under the accelerator's switch, under its host bridge, under another one, and no PCI device.
+    put("pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0", &bus.join("0000:02:01.0"));
+    for (name, path) in [
+        ("same_switch", "pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:02.0"),
+        ("same_bridge", "pci0000:00/0000:00:02.0"),
+        ("other_bridge", "pci0000:80/0000:80:01.0"),
+        ("virtual", "virtual/net"),
+    ] {
+        fs::create_dir(sys.join(name)).unwrap();
+        put(path, &sys.join(name).join("device"));
+    }
+    let ports = |names: &[&str]| -> Vec<PortInfo> {
+        names.iter().map(|name| port(name, 1, PORT_ACTIVE, LINK_INFINIBAND)).collect()
+    };
+    let near = |pci: &str, names: &[&str]| -> Vec<String> {
+        let mut seen = ports(names);
+        prefer_close_to(&sys, pci, &mut seen);
+        seen.into_iter().filter(|port| port.is_near).map(|port| port.device).collect()
+    };
+    let all = ["other_bridge", "same_bridge", "virtual", "same_switch"];
+    assert_eq!(near("0000:02:01.0", &all), ["same_switch"]);
+    assert_eq!(near("0000:02:01.0", &all[..3]), ["same_bridge"]);
+    // Nothing in common, or an address that does not exist: the CPUs decide.
+    assert_eq!(near("0000:02:01.0", &["other_bridge", "virtual"]), ["other_bridge", "virtual"]);
+    assert_eq!(near("0000:FF:00.0", &all), all);
+    let mut seen = ports(&all);
+    prefer_close_to(&sys, "0000:02:01.0", &mut seen);
+    assert_eq!(names(choose_ports(&seen, &[], 1, 3)), ["same_switch:1"]);
+    fs::remove_dir_all(root).unwrap();
 }
 
 #[test]

@@ -45,12 +45,12 @@ fn what_is_not_the_ranks_memory_is_refused() {
     let (copies, segment, word) = copies(Mode::Auto);
     let find =
         |rank| copies.find(&segment, rank, process::own_pid()).err().expect("no such memory");
-    assert!(find(0).text().contains("DTL_CMA=off on rank 0"));
+    assert!(find(0).text().contains("DTL_SHM_COPY=cells on rank 0"));
     for (address, value) in [(word.region().addr().get() as u64, 78), (8, 77)] {
         segment.set_probe(1, address, value);
         let error = find(1);
         assert_eq!(error.status(), DTL_ERROR_RANK_FAILURE, "{error}");
     }
-    let off = Copies::new(Mode::Off).find(&segment, 1, process::own_pid()).err().expect("off");
-    assert_eq!((off.status(), off.text()), (DTL_ERROR_NOT_SUPPORTED, "DTL_CMA=off"));
+    let off = Copies::new(Mode::Cells).find(&segment, 1, process::own_pid()).err().expect("off");
+    assert_eq!((off.status(), off.text()), (DTL_ERROR_NOT_SUPPORTED, "DTL_SHM_COPY=cells"));
 }

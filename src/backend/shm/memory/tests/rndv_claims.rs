@@ -39,11 +39,23 @@ fn fragments_are_taken_from_both_ends() {
     memory.commit(0, BYTES).expect("commit");
     let span = || memory.span(0, BYTES).expect("inside");
     let (offers, offered) = (OwnClaims::new(span()), PeerClaims::new(span()));
-    assert_eq!((offers.take_fragment(5), offered.take_fragments(5, 3)), (None, None));
+    let (one, most) = (|_| 1, |left: u32| left.min(3));
+    assert_eq!((offers.take_fragments(5, one), offered.take_fragments(5, most)), (None, None));
     offered.share(5, 0..6);
-    assert_eq!((offers.take_fragment(5), offered.take_fragments(5, 3)), (Some(0), Some(3..6)));
-    assert_eq!((offers.take_fragment(5), offers.left(5)), (Some(1), 2..3));
-    assert_eq!((offered.take_fragments(5, 3), offers.take_fragment(5)), (Some(2..3), None));
+    assert_eq!(offers.take_fragments(5, one), Some(0..1));
+    assert_eq!(offered.take_fragments(5, most), Some(3..6));
+    assert_eq!((offers.take_fragments(5, one), offers.left(5)), (Some(1..2), 2..3));
+    assert_eq!(
+        (offered.take_fragments(5, most), offers.take_fragments(5, one)),
+        (Some(2..3), None)
+    );
     offered.return_fragments(5, 1);
-    assert_eq!((offers.take_fragment(5), offers.left(5)), (Some(2), 3..3));
+    assert_eq!((offers.take_fragments(5, one), offers.left(5)), (Some(2..3), 3..3));
+    offered.share(5, 0..6);
+    assert_eq!(
+        (offers.take_fragments(5, most), offered.take_fragments(5, most)),
+        (Some(0..3), Some(3..6))
+    );
+    offers.return_fragments(5, 3);
+    assert_eq!((offered.take_fragments(5, most), offers.left(5)), (Some(0..3), 0..0));
 }

@@ -3,6 +3,7 @@
 use super::ReductionInfo;
 use super::table::{CollectiveRow, Extent, Root};
 use crate::abi::word::dtl_dtype_t;
+use crate::runtime::memory_place::MemoryPlace;
 use crate::runtime::op_kind::Kind;
 use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::{Addr, Region};
@@ -39,7 +40,6 @@ impl Buffer {
     }
 
     /// Returns the block of `rank`. `len` is the block size in bytes of a `Whole` buffer.
-    #[must_use]
     pub fn block(&self, rank: i32, len: usize) -> Region {
         let rank = rank.unsigned_abs() as usize;
         match self {
@@ -51,7 +51,14 @@ impl Buffer {
     /// Returns the number of bytes from the lowest address of the non-empty ranges to the highest
     /// end of a range.
     pub fn span(&self) -> usize {
-        area(self.ranges()).map_or(0, |(first, end)| end - first.get())
+        self.area().map_or(0, Region::len)
+    }
+
+    /// Returns the memory from the lowest address of the non-empty ranges to the highest end of a
+    /// range; `None` if all ranges are empty.
+    pub fn area(&self) -> Option<Region> {
+        let (first, end) = area(self.ranges())?;
+        Some(Region::allocated(first, end - first.get()))
     }
 }
 
@@ -112,6 +119,8 @@ pub struct CollCall<'a> {
     pub context: u32,
     /// True if the result of a reduction must be that of the library's algorithms.
     pub is_deterministic: bool,
+    /// Place of the buffers' device memory; `None` if the host can access the buffers.
+    pub place: Option<MemoryPlace>,
 }
 
 impl CollArgs {

@@ -12,12 +12,13 @@ mod liveness_queries;
 mod peer_failure;
 
 use self::liveness_queries::LivenessQueries;
+use super::CollArgs;
 use super::algorithms::Group;
+use super::coll_native::{self, Executor, OnDevice};
 use super::coll_staging::StagedBuffers;
 use super::mailboxes::Mailboxes;
 use super::schedule::{Advance, Schedule};
 use super::small_coll::SmallColl;
-use super::{CollArgs, coll_device, coll_native};
 use crate::abi::status::*;
 use crate::error::{Error, Result, failure};
 use crate::hints::usually;
@@ -94,13 +95,10 @@ fn kept_bytes(ranks: i32) -> usize {
 enum CollWork {
     /// Schedule of one of the library's own algorithms.
     Steps(Schedule),
-    /// Native collective of the transport: `op` is `Some` while it is in flight.
-    Native { args: CollArgs, op: Option<OpId>, can_cancel: bool },
+    /// Native collective: `op` is `Some` while it is in flight.
+    Native { args: CollArgs, by: Executor, memory: Option<Box<OnDevice>>, op: Option<OpId> },
     /// Small collective over the communicator's mailboxes in shared memory.
     Flat(SmallColl),
-    /// Collective on device memory, and the number of the started collective; `None` until it has
-    /// started.
-    Device(CollArgs, Option<u64>),
 }
 
 /// Collective in progress.
@@ -142,10 +140,9 @@ impl CollSetup {
         Run { work, number, tag, call, ticket, turn, death_seen: None, polls: 0, stage: None }
     }
 
-    /// Returns the initial state (`Run`) of a native collective of the transport, without starting
-    /// the collective.
-    pub(crate) fn native(self, args: CollArgs, can_cancel: bool) -> Run {
-        self.run(CollWork::Native { args, op: None, can_cancel })
+    /// Returns the initial state (`Run`) of a native collective, without starting the collective.
+    pub(crate) fn native(self, args: CollArgs, by: Executor, memory: Option<Box<OnDevice>>) -> Run {
+        self.run(CollWork::Native { args, by, memory, op: None })
     }
 }
 
@@ -222,13 +219,6 @@ impl Comm {
         Ok(StartedColl::Going(begin.run(CollWork::Flat(steps))))
     }
 
-    /// Starts a collective on device memory.
-    pub(crate) fn prepare_on_device(&self, args: CollArgs) -> Result<StartedColl> {
-        let call = OpDesc::of(&args);
-        let turn = self.enter(&call)?;
-        Ok(StartedColl::Going(self.begin(call.on_device(), turn).run(CollWork::Device(args, None))))
-    }
-
     /// Enters a collective on this communicator: acquires the collective lock, which only one
     /// thread can hold at a time. Fails if a check in `enter_checked` fails, for example if the
     /// thread may not call the transport.
@@ -299,8 +289,9 @@ impl Run {
     pub(crate) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = match &mut self.work {
             CollWork::Steps(schedule) => schedule.advance(comm, self.tag),
-            CollWork::Native { args, op, .. } => coll_native::advance(comm, args, op),
-            CollWork::Device(args, started) => coll_device::advance(comm, args, started),
+            CollWork::Native { args, by, memory, op } => {
+                coll_native::advance(comm, args, *by, memory.as_deref(), op)
+            }
             CollWork::Flat(steps) => match &comm.mailboxes {
                 Some(mailboxes) => steps.advance(comm, mailboxes),
                 None => Ok(Advance::Done),
@@ -354,7 +345,7 @@ impl Run {
     fn placed(&self, comm: &Comm, error: Error, inquiry: &DeadlineQuery) -> Error {
         match error.status() {
             DTL_ERROR_INVALID_ARGUMENT => report_on(comm, &error, Some(self.call.tag), inquiry),
-            DTL_ERROR_RANK_FAILURE => self.with_cause(comm, error),
+            DTL_ERROR_RANK_FAILURE => comm.revoked_or(self.with_cause(comm, error)),
             _ => error,
         }
     }
@@ -384,7 +375,8 @@ impl Run {
 
     /// Returns true if the collective was passed to the transport, which cannot cancel it.
     pub(crate) fn is_irrevocable(&self) -> bool {
-        matches!(self.work, CollWork::Native { op: Some(_), can_cancel: false, .. })
+        let by = Executor::Transport { can_cancel: false };
+        matches!(&self.work, CollWork::Native { by: it, op: Some(_), .. } if *it == by)
     }
 
     #[inline(never)]
@@ -416,8 +408,8 @@ impl Run {
                 (CollWork::Flat(steps), Some(mailboxes)) => {
                     steps.pause(comm, mailboxes, &mut backoff)
                 }
-                // No event of the transport completes a device collective.
-                (CollWork::Device(..), _) => backoff.pause(),
+                // No event of the transport completes it.
+                (CollWork::Native { by: Executor::DeviceLibrary, .. }, _) => backoff.pause(),
                 _ => comm.pause(&mut backoff),
             }
             if backoff.is_long() {
@@ -427,7 +419,7 @@ impl Run {
                     return Err(self.too_late(comm, &inquiry));
                 }
                 inquiry.send_when_due(comm, Some(self.call.tag));
-                if !matches!(self.work, CollWork::Native { .. }) {
+                if !matches!(self.work, CollWork::Native { by: Executor::Transport { .. }, .. }) {
                     questions.send_due(comm, &self.call, &inquiry, || self.awaited(comm))?;
                 }
             }
@@ -439,7 +431,9 @@ impl Run {
         match (&self.work, &comm.mailboxes) {
             (CollWork::Steps(schedule), _) => schedule.awaited().collect(),
             (CollWork::Flat(steps), Some(mailboxes)) => steps.awaited(comm, mailboxes).collect(),
-            (CollWork::Device(..), _) => comm.next_ranks().collect(),
+            (CollWork::Native { by: Executor::DeviceLibrary, .. }, _) => {
+                comm.next_ranks().collect()
+            }
             _ => BTreeSet::new(),
         }
     }
@@ -456,7 +450,7 @@ impl Run {
     pub(crate) fn is_kept(&self) -> bool {
         match &self.work {
             CollWork::Steps(schedule) => schedule.is_in_use(),
-            CollWork::Native { op, can_cancel, .. } => *can_cancel && op.is_some(),
+            CollWork::Native { op, .. } => op.is_some(),
             _ => false,
         }
     }
@@ -466,16 +460,22 @@ impl Run {
     pub(crate) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
             CollWork::Steps(schedule) => schedule.abandon(comm),
-            CollWork::Native { op, can_cancel: true, .. } => {
+            CollWork::Native { by: Executor::DeviceLibrary, op, .. } => {
+                comm.device.iter().for_each(|part| part.comm.give_up());
+                *op = None; // no buffer is accessed any more
+            }
+            CollWork::Native { by: Executor::Transport { can_cancel: true }, op, .. } => {
                 *op = op.take().filter(|id| comm.link.cancel(*id).is_err());
             }
-            // No buffer is accessed any more.
-            CollWork::Device(..) => comm.device.iter().for_each(|part| part.comm.give_up()),
             _ => {}
         }
-        if self.is_kept() || self.is_irrevocable() {
-            // The transport continues to use the staging memory, so the memory is leaked.
+        if self.is_kept() {
+            // The transport continues to use the staging memory, so the memory is leaked; device
+            // memory stays registered.
             std::mem::forget(self.stage.take());
+            if let CollWork::Native { memory, .. } = &mut self.work {
+                std::mem::forget(memory.take());
+            }
         }
         comm.set_broken(error.text());
         hang_report::give_up(comm, self.number, error.status());

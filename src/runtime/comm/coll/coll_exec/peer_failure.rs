@@ -24,6 +24,12 @@ impl Run {
         looks: bool,
     ) -> Result<()> {
         comm.check_open()?;
+        comm.ends_with.as_ref().map_or(Ok(()), |outer| outer.check_open())?;
+        // A rank that is missing may have revoked the communicator before: that is the reason.
+        self.check_ranks(comm, inquiry, looks).map_err(|error| comm.revoked_or(error))
+    }
+
+    fn check_ranks(&mut self, comm: &Comm, inquiry: &DeadlineQuery, looks: bool) -> Result<()> {
         match self.is_lost(comm, looks) {
             Ok(false) => {}
             Ok(true) => return Err(self.why_lost(comm)),

@@ -64,11 +64,11 @@ impl Schedule {
         let before = self.pending.len();
         for index in (0..before).rev() {
             let Some(pending) = self.pending.get(index) else { continue };
-            let Some(done) = ask(pending.started, pending.peer)? else { continue };
+            let Some(mut done) = ask(pending.started, pending.peer)? else { continue };
             let pending = self.pending.swap_remove(index);
             check_size(&done, pending.expected, pending.peer)?;
             let what = if pending.expected.is_some() { "receive from" } else { "send to" };
-            comm.check_done(&done, what, pending.peer)?;
+            comm.check_done(&mut done, what, pending.peer)?;
         }
         Ok(self.pending.len() < before)
     }

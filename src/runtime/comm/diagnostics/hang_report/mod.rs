@@ -14,21 +14,19 @@ pub(crate) mod reports;
 mod retired;
 
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
-use crate::abi::status::{DTL_ERROR_RANK_FAILURE, DTL_SUCCESS, dtl_status_t};
+use crate::abi::status::{DTL_ERROR_BUSY, DTL_ERROR_RANK_FAILURE, DTL_SUCCESS, dtl_status_t};
 use crate::error::Error;
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::comm_table::TABLE;
+use crate::runtime::comm::comm_table::{OPEN, TABLE};
 use crate::runtime::comm::failure::missing_ranks::{Absences, HERE, MissingRanks};
 use crate::runtime::comm::op_desc::OpDesc;
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::{self, Class};
 use crate::runtime::component::{Completion, Selector, SendMode};
-use crate::sys::{
-    handles::epoch,
-    sync::wait::{Backoff, Deadline, now_ns},
-};
+use crate::sys::handles::epoch;
+use crate::sys::sync::wait::{Backoff, Deadline, now_ns};
 use notice::{Notice, NoticeKind, TOLD, WORDS};
-use reports::{CollFailure, Notices};
+use reports::{CollFailure, Notices, PostedNotice, Revocation};
 pub(crate) use retired::retire;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,16 +68,41 @@ fn own(comm: &Comm, why: NoticeKind, status: dtl_status_t, number: u64) -> Notic
 }
 
 fn notify(comm: &Comm, rank: i32, notice: &Notice) {
-    let Ok(mut message) = Posted::of_words(&comm.link, &notice.words(), "a notice") else { return };
-    let (word, dest) = (comm.match_bits(Class::Service, 0), comm.to_world(rank));
-    let transport = &comm.link.transport;
-    // Errors are dropped: that a rank is unreachable is part of the report.
-    let sent = message.post(|data| transport.isend(data, dest, word, SendMode::Notice));
-    if sent.is_err() || message.is_over() || matches!(message.poll(), Ok(Some(_))) {
-        return;
+    let Ok(message) = Posted::of_words(&comm.link, &notice.words(), "a notice") else { return };
+    let mut notice = PostedNotice { rank, message, is_unsent: true };
+    if is_in_flight(comm, &mut notice) {
+        comm.reports.sending.lock().push(notice);
+        comm.reports.is_sending.store(true, Ordering::Relaxed);
     }
-    comm.reports.sending.lock().push(message);
-    comm.reports.is_sending.store(true, Ordering::Relaxed);
+}
+
+/// Sends a notice if it is unsent, and otherwise polls it. Returns true if its send is not
+/// complete.
+fn is_in_flight(comm: &Comm, notice: &mut PostedNotice) -> bool {
+    let PostedNotice { rank, message, is_unsent } = notice;
+    if *is_unsent {
+        let (word, dest) = (comm.match_bits(Class::Service, 0), comm.to_world(*rank));
+        let transport = &comm.link.transport;
+        // Errors are ignored: the report shows that the rank is unreachable.
+        let sent = message.post(|data| transport.isend(data, dest, word, SendMode::Notice));
+        *is_unsent = sent.is_err_and(|error| error.status() == DTL_ERROR_BUSY);
+    }
+    *is_unsent || (!message.is_over() && matches!(message.poll(), Ok(None)))
+}
+
+/// Makes progress on this rank's notices. Called after a function of the transport that may block,
+/// during which other threads may have left notices unsent. Returns true if some are still unsent.
+pub(crate) fn send_notices(comm: &Comm) -> bool {
+    let reports = &comm.reports;
+    if !reports.is_sending.load(Ordering::Relaxed) {
+        return false;
+    }
+    let mut all = std::mem::take(&mut *reports.sending.lock());
+    all.retain_mut(|notice| is_in_flight(comm, notice));
+    let mut sending = reports.sending.lock();
+    sending.append(&mut all);
+    reports.is_sending.store(!sending.is_empty(), Ordering::Relaxed);
+    sending.iter().any(|notice| notice.is_unsent)
 }
 
 fn notify_all(comm: &Comm, notice: &Notice) {
@@ -128,9 +151,31 @@ pub(crate) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
     }
 }
 
-/// Notifies all other ranks that the communicator is being shrunk.
-pub(crate) fn revoke(comm: &Comm) {
-    notify_present(comm, &own(comm, NoticeKind::Revoke, DTL_SUCCESS, NONE));
+/// Revokes the communicator on this rank and notifies all other ranks, which do the same. Each rank
+/// notifies all others once, so that every live rank is notified even if the first rank dies before
+/// it has notified all of them (reliable broadcast by flooding). Unless a shrink is the reason,
+/// also revokes the windows over the communicator; each rank revokes its own.
+pub(crate) fn revoke(comm: &Comm, by: Revocation) {
+    let is_news = comm.reports.note_revocation(by);
+    comm.standing.revoke();
+    if !is_news {
+        return;
+    }
+    if let Some(native) = comm.link.transport.groups().native_collectives {
+        native.note_revoked();
+    }
+    let number = match by {
+        Revocation::Shrink => NONE,
+        Revocation::Rank(rank) => u64::from(rank.unsigned_abs()),
+    };
+    notify_present(comm, &own(comm, NoticeKind::Revoke, DTL_SUCCESS, number));
+    if by != Revocation::Shrink {
+        let handle = comm.handle().id;
+        for window in OPEN.live().iter().filter(|other| other.window_of == Some(handle)) {
+            window.reports.note_revocation(by);
+            window.standing.revoke();
+        }
+    }
 }
 
 /// Notifies all other ranks that this rank does not have, or no longer has, the communicator that
@@ -160,11 +205,7 @@ pub(crate) fn serve_own(comm: &Comm) {
     if comm.size < 2 {
         return;
     }
-    if comm.reports.is_sending.load(Ordering::Relaxed) {
-        let mut sending = comm.reports.sending.lock();
-        sending.retain_mut(|message| matches!(message.poll(), Ok(None)));
-        comm.reports.is_sending.store(!sending.is_empty(), Ordering::Relaxed);
-    }
+    send_notices(comm);
     while let Some((outer, notice)) = next_notice(comm, comm.context) {
         let from = comm.members.as_ref().map_or(Some(outer), |members| members.to_local(outer));
         let Some(from) = from else { continue };
@@ -204,6 +245,15 @@ pub(crate) fn looked_in_vain(comm: &Comm) -> bool {
 }
 
 impl Comm {
+    /// If rank `peer` has destroyed this communicator, receives the messages that `peer` sent
+    /// before that. If `peer` revoked the communicator first, it is revoked on this rank too.
+    pub(crate) fn catch_up(&self, peer: i32) {
+        if peer != DTL_ANY_SOURCE && self.has_left(peer) {
+            self.receive_earlier(peer);
+            serve_own(self);
+        }
+    }
+
     /// Receives the notices (internal messages) that ranks sent before they destroyed this
     /// communicator.
     pub(crate) fn catch_up_with_left(&self) {
@@ -250,10 +300,13 @@ fn note_absence(absences: &Absences, outer: i32, notice: &Notice) {
 
 fn handle_notice(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
     if notice.why == NoticeKind::Revoke {
-        comm.standing.revoke();
+        revoke(comm, i32::try_from(notice.number).map_or(Revocation::Shrink, Revocation::Rank));
     }
     note_absence(&comm.reports.absences, outer, &notice);
     let mut notices = comm.reports.notices.lock();
+    if notice.why == NoticeKind::GaveUp {
+        notices.failures.entry(from).or_insert((notice.number, notice.status));
+    }
     if notice.why == NoticeKind::GaveUp
         && notices.given_up.as_ref().is_none_or(|first| notice.number < first.number)
     {
@@ -408,6 +461,9 @@ fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
     let own = own(comm, NoticeKind::Answer, DTL_SUCCESS, number);
     let state = |rank: i32| {
         let notice = if rank == comm.rank { Some(&own) } else { notices.latest.get(&rank) };
+        if let Some(why) = notices.failure_of(rank).filter(|_| absent.contains(&rank)) {
+            return format!("in a failed state ({why})");
+        }
         let place = notice.map(|notice| notice.place(about));
         let answers = rank == comm.rank || notices.since_query.contains(&rank);
         match place {

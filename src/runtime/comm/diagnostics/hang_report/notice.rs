@@ -19,7 +19,8 @@ pub(super) enum NoticeKind {
     Answer = 2,
     /// The sender has abandoned the collective that `Notice::number` identifies.
     GaveUp = 3,
-    /// The sender has called `shrink` on the communicator.
+    /// The communicator is revoked: rank `Notice::number` has called `revoke` or, if the number is
+    /// `HERE`, a rank has called `shrink`.
     Revoke = 4,
     /// The sender does not participate in the communicator that collective `Notice::number` created
     /// or, if the number is `HERE`, in the communicator on which it sent the notice.

@@ -11,8 +11,8 @@ use crate::runtime::comm::coll::{CallMode, StartedColl};
 use crate::runtime::comm::op_desc::KINDS;
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{
-    BackendProbe, Completion, Groups, Matched, OpId, Properties, RecvMode, Selector, SendMode,
-    Transport, poll_of,
+    BackendProbe, Completion, Dest, Groups, Matched, OpId, Properties, RecvMode, Selector,
+    SendMode, Transport, poll_of,
 };
 use crate::runtime::registry::Backend;
 use crate::runtime::types::reduction;
@@ -74,15 +74,14 @@ impl Transport for Wire {
     fn start_send(
         &self,
         data: Region,
-        dest: i32,
-        word: u64,
+        to: Dest,
         _mode: SendMode,
         _may_block: bool,
     ) -> Result<OpId> {
         let mut net = self.net.lock();
-        net.counts[self.rank as usize].sends(dest, data.len() as u64);
+        net.counts[self.rank as usize].sends(to.rank, data.len() as u64);
         let copy = Scratch::copy_of(data).unwrap();
-        net.messages.entry((self.rank, dest, word)).or_default().push_back(copy);
+        net.messages.entry((self.rank, to.rank, to.word)).or_default().push_back(copy);
         Ok(SENT)
     }
     fn start_recv(&self, data: Region, select: Selector, _mode: RecvMode<'_>) -> Result<OpId> {

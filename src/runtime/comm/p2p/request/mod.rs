@@ -53,11 +53,9 @@ use crate::runtime::comm::{Comm, rma_path};
 use crate::runtime::component::{Completion, SendMode};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::device_only;
-use crate::sys::handles::{
-    epoch::{self, Guard, SpareSlots},
-    handle_table::SlotRef,
-    slot_map::{Locked, LookupFailure, SlotAction, SlotMap},
-};
+use crate::sys::handles::epoch::{self, Guard, SpareSlots};
+use crate::sys::handles::handle_table::SlotRef;
+use crate::sys::handles::slot_map::{Locked, LookupFailure, SlotAction, SlotMap};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -439,10 +437,16 @@ impl Request {
                     return Ok(Poll::Pending);
                 };
                 comm.recorder.end(*ticket);
-                Ok(Poll::Ready(done.map(|done| (done, outcome(comm, (kind, peer), &done)))))
+                Ok(Poll::Ready(done.map(|done| outcome(comm, (kind, peer), done))))
             }
             RequestOp::Other(other) => other.cancel(comm, (kind, peer)),
         })
+    }
+
+    /// Returns true if the operation is a collective in progress that cannot be canceled.
+    fn is_irrevocable(&self) -> bool {
+        matches!(&self.life, RequestPhase::Active(RequestOp::Other(other))
+            if other.is_irrevocable())
     }
 
     /// Returns the name of the request for error messages.
@@ -471,8 +475,10 @@ fn what(kind: Kind) -> &'static str {
 }
 
 #[inline(always)] // row: message_8
-fn outcome(comm: &Comm, (kind, peer): (Kind, i32), done: &Completion) -> Result<()> {
-    if done.status == DTL_SUCCESS { Ok(()) } else { comm.check_done(done, what(kind), peer) }
+fn outcome(comm: &Comm, (kind, peer): (Kind, i32), mut done: Completion) -> Outcome {
+    let is_ok = done.status == DTL_SUCCESS;
+    let ended = if is_ok { Ok(()) } else { comm.check_done(&mut done, what(kind), peer) };
+    (done, ended)
 }
 
 #[inline(always)] // row: message_8
@@ -481,7 +487,7 @@ fn poll(comm: &Comm, of: (Kind, i32), operation: &mut RequestOp) -> Result<Optio
         RequestOp::Started(started, ticket) => {
             let Some(done) = comm.poll(*started)? else { return Ok(None) };
             comm.recorder.end(*ticket);
-            Ok(Some((done, outcome(comm, of, &done))))
+            Ok(Some(outcome(comm, of, done)))
         }
         RequestOp::Other(other) => other.poll(comm, of),
     }

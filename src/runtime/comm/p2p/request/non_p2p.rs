@@ -52,15 +52,11 @@ impl TriggeredSend {
 
     /// Polls the event. Returns `None` while the event is pending. Otherwise returns the started
     /// send, or the outcome if the send failed or was canceled before its start.
-    fn look(
-        &mut self,
-        comm: &Comm,
-        of: (Kind, i32),
-    ) -> Option<std::result::Result<Staged, Outcome>> {
+    fn look(&mut self, comm: &Comm, of: (Kind, i32)) -> Option<Result<Staged, Outcome>> {
         if self.is_canceled {
             comm.recorder.end(self.ticket);
             let done = Completion { status: DTL_ERROR_CANCELED, ..Completion::NOBODY };
-            return Some(Err((done, outcome(comm, of, &done))));
+            return Some(Err(outcome(comm, of, done)));
         }
         let begun = match self.gate.is_open() {
             Ok(false) => return None,
@@ -170,7 +166,7 @@ impl Other {
             Other::Collective(run) => Ok(poll_collective(comm, run)),
             Other::Window(path, ticket) => Ok(match path.is_over(*ticket) {
                 Ok(is_over) => is_over.then(at_rest),
-                Err(error) => Some(failed(error)),
+                Err(error) => Some(failed(comm.revoked_or(error))),
             }),
             Other::Staged(_) | Other::Gated(_) => self.poll_message(comm, of),
         }
@@ -262,6 +258,6 @@ fn end(
     (done, copied): (Completion, Result<()>),
 ) -> Outcome {
     staged.ticket.into_iter().for_each(|ticket| comm.recorder.end(ticket));
-    let result = copied.and_then(|()| outcome(comm, of, &done));
-    (done, result)
+    let (done, ended) = outcome(comm, of, done);
+    (done, copied.and(ended))
 }

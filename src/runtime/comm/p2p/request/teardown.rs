@@ -11,9 +11,10 @@ use super::{
 use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
+use crate::runtime::comm::comm_state::CommState;
 use crate::runtime::comm::communicator::destroyed;
 use crate::runtime::comm::failure::absence;
-use crate::runtime::comm::p2p::cancel;
+use crate::runtime::comm::p2p::{cancel, request};
 use crate::sys::handles::epoch;
 use crate::sys::handles::slot_map::{LookupFailure, SlotAction};
 use std::task::Poll;
@@ -30,11 +31,8 @@ fn handles_of(comm: &Comm) -> Vec<u64> {
 /// communicator.
 pub(crate) fn check_revocable(comm: &Comm) -> Result<()> {
     for id in handles_of(comm) {
-        let stays = TABLE.with(id, |request| {
-            let is_stuck = matches!(&request.life, RequestPhase::Active(RequestOp::Other(other))
-                if other.is_irrevocable());
-            SlotAction::Keep(is_stuck.then(|| request.name()))
-        });
+        let stays = TABLE
+            .with(id, |request| SlotAction::Keep(request.is_irrevocable().then(|| request.name())));
         if let Err(LookupFailure::Own) = stays {
             return Err(in_own_hands(dtl_request_t { id }));
         }
@@ -71,7 +69,9 @@ pub(crate) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
 /// operation was canceled; returns its outcome if it completed. Returns `None` if the operation
 /// cannot be canceled, or if it is matched but not complete; the operation then stays in flight.
 pub(crate) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option<Outcome>> {
+    let mut is_kept = false;
     let taken = TABLE.with(handle.id, |request| {
+        is_kept = request.is_irrevocable();
         let taken = request.cancel(comm);
         if matches!(taken, Ok(Poll::Ready(_))) && request.again.is_none() {
             SlotAction::End(taken)
@@ -82,14 +82,15 @@ pub(crate) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option
     match taken {
         Ok(Ok(Poll::Pending) | Err(_)) => Ok(None),
         Ok(Ok(Poll::Ready(Some(outcome)))) => Ok(Some(outcome)),
+        Ok(Ok(Poll::Ready(None))) if is_kept => Err(cancel::kept(&comm.ended())),
         Ok(Ok(Poll::Ready(None))) => Err(comm.ended()),
         Err(LookupFailure::Stale) => Err(destroyed()),
         Err(_) => Err(in_own_hands(handle)),
     }
 }
 
-/// If the request sends to or receives from a rank that has left the communicator, completes the
-/// request as if that rank had died. The next test or wait returns this completion.
+/// If the request is a message, and its peer has left the communicator or the communicator is
+/// revoked, completes the request with that failure. The next test or wait returns this completion.
 pub(crate) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
     let Ok(mut request) = TABLE.try_look(handle.id) else { return };
     request.set_owner();
@@ -99,13 +100,16 @@ pub(crate) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
         _ => false,
     };
     let (kind, peer) = (request.what.kind(), request.peer);
-    if !is_message || !comm.is_absent(peer) {
+    let is_revoked = || comm.standing.state() == CommState::Revoked;
+    if !is_message || !(is_revoked() || comm.is_absent(peer)) {
         return;
     }
     comm.catch_up(peer);
     if let Ok(Poll::Ready(ended)) = request.cancel(comm) {
-        let failed = absence::failed(peer);
-        let failed = || (failed, outcome(comm, (kind, peer), &failed));
+        let failed = || match is_revoked() {
+            true => request::failed(comm.ended()),
+            false => outcome(comm, (kind, peer), absence::failed(peer)),
+        };
         request.life = RequestPhase::Over(ended.unwrap_or_else(failed));
     }
 }

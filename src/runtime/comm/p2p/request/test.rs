@@ -9,13 +9,9 @@ use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::comm::{Comm, progress_count};
 use crate::runtime::component::{Completion, OpId};
-use crate::sys::{
-    compute::callback::{TestOutcome, TestOutputs},
-    handles::{
-        epoch::Guard,
-        slot_map::{Locked, LookupFailure},
-    },
-};
+use crate::sys::compute::callback::{TestOutcome, TestOutputs};
+use crate::sys::handles::epoch::Guard;
+use crate::sys::handles::slot_map::{Locked, LookupFailure};
 use std::task::Poll;
 
 /// Result of a poll of a request.
@@ -165,7 +161,7 @@ impl Request {
     #[cold]
     #[inline(never)]
     fn report_failure(&self, comm: &Comm, out: &mut Outcome) {
-        out.1 = outcome(comm, (self.what.kind(), self.peer), &out.0);
+        *out = outcome(comm, (self.what.kind(), self.peer), out.0);
     }
 
     /// Returns the operation and the ticket of an active nonpersistent message that is not staged

@@ -11,10 +11,8 @@ use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::Completion;
-use crate::sys::{
-    handles::epoch::{self, Guard},
-    sync::wait::{Backoff, Deadline},
-};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::sync::wait::{Backoff, Deadline};
 
 fn at(index: usize) -> impl Fn(Error) -> Error {
     move |error| error.within(&format!("requests[{index}]"))
@@ -53,7 +51,8 @@ pub fn test(inside: &Guard, handle: dtl_request_t, out: &mut Outcome) -> Result<
         RequestState::Active | RequestState::Closed => {
             progress::running();
             let comm = request::comm_here(inside, handle);
-            if let Some(comm) = comm.filter(|comm| hang_report::looked_in_vain(comm)) {
+            let is_due = |comm: &&Comm| hang_report::looked_in_vain(comm) || !comm.is_open();
+            if let Some(comm) = comm.filter(is_due) {
                 request::end_if_absent(comm, handle);
             }
             Ok(false)

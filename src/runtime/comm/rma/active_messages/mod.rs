@@ -39,13 +39,9 @@ use crate::runtime::comm::rma_path::{
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::SendMode;
-use crate::sys::{
-    memory::buf::{Region, Scratch},
-    sync::{
-        lock::{Mutex, MutexGuard},
-        wait::{Backoff, Deadline},
-    },
-};
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::lock::{Mutex, MutexGuard};
+use crate::sys::sync::wait::{Backoff, Deadline};
 use origin::{Origin, SendCredit};
 use std::ops::Range;
 use std::sync::Arc;
@@ -198,9 +194,9 @@ impl Active {
         }
         let end = match self.comm.poll_peer(answer.started, answer.target) {
             Ok(None) => return false,
-            Ok(Some(done)) => {
+            Ok(Some(mut done)) => {
                 answer.is_refused = done.size > 0;
-                self.comm.check_done(&done, what, answer.target)
+                self.comm.check_done(&mut done, what, answer.target)
             }
             Err(error) => {
                 self.origin.lock().abandon(answer.started);

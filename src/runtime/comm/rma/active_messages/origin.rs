@@ -315,5 +315,5 @@ pub(super) fn cancel(comm: &Comm, op: OpId, scratch: Option<Scratch>) {
 /// Polls an operation. Returns its result, or `None` if the operation is in progress.
 fn ending(comm: &Comm, pending: &Pending) -> Result<Option<Result<()>>> {
     let done = comm.poll_peer(pending.started, pending.target)?;
-    Ok(done.map(|done| comm.check_done(&done, pending.what, pending.target)))
+    Ok(done.map(|mut done| comm.check_done(&mut done, pending.what, pending.target)))
 }

@@ -14,7 +14,7 @@ use crate::runtime::comm::rma::select::{OfferMemory, PathChoice, choose};
 use crate::runtime::comm::rma::{WindowOffer, rma_progress as serving};
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{
-    BackendProbe, Completion, Groups, Matched, Properties, RecvMode, Rma, Selector, SendMode,
+    BackendProbe, Completion, Dest, Groups, Matched, Properties, RecvMode, Rma, Selector, SendMode,
     SharedOffer as Memory, Swap, Transport, WindowPart, poll_of,
 };
 use crate::runtime::registry::Backend;
@@ -127,12 +127,11 @@ impl Transport for Loop {
     fn start_send(
         &self,
         data: Region,
-        _dest: i32,
-        word: u64,
+        to: Dest,
         _mode: SendMode,
         _may_block: bool,
     ) -> Result<OpId> {
-        self.queue.lock().push_back((word, Scratch::copy_of(data).unwrap()));
+        self.queue.lock().push_back((to.word, Scratch::copy_of(data).unwrap()));
         Ok(OpId(0))
     }
     fn start_recv(&self, data: Region, select: Selector, _mode: RecvMode<'_>) -> Result<OpId> {

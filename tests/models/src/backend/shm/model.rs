@@ -186,18 +186,22 @@ fn cells_again() {
 }
 
 /// The receiver makes three fragments claimable and claims up to two of them from the end, the
-/// sender from the front. No fragment is claimed twice, and none is lost.
+/// sender from the front. The sender returns the first fragment that it claims. In the end each
+/// fragment is claimed by one side, and none is lost.
 fn fragments() {
     let (mut producer, mut consumer, memory) = ends();
     let offers = Producer::new(&memory, 0).unwrap().offers;
     let sender = thread::spawn(move || {
         next(&mut consumer, |_, record| assert_eq!(record.kind, RecordKind::Clear));
-        std::iter::from_fn(|| offers.take_fragment(0)).collect::<Vec<_>>()
+        let take = || offers.take_fragments(0, |_| 1);
+        take().into_iter().for_each(|_| offers.return_fragments(0, 1));
+        std::iter::from_fn(take).flatten().collect::<Vec<_>>()
     });
     let offered = Consumer::new(&memory, 0).unwrap().offers;
     offered.share(0, 0..3);
     push(&mut producer, RecordKind::Clear, 1, Payload::Words([0; 4]));
-    let mut had: Vec<u32> = (0..2).filter_map(|_| offered.take_fragments(0, 1)).flatten().collect();
+    let taken = (0..2).filter_map(|_| offered.take_fragments(0, |_| 1));
+    let mut had: Vec<u32> = taken.flatten().collect();
     had.extend(sender.join().unwrap());
     had.sort_unstable();
     assert_eq!(had, [0, 1, 2]);

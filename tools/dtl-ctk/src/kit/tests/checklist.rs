@@ -67,3 +67,13 @@ fn a_whole_backend_ticks_all() {
     let code = "dtl_memory_vtable_t t;\nt.alloc = a;";
     assert!(fails(components, "x.c", code, "memory.free"));
 }
+
+#[test]
+fn a_class_is_a_component() {
+    let code = "static_assert(MemorySpace<mine>);\nstatic_assert(ParallelExecutor<mine>);";
+    let reason = components(&[source("x.cpp", code)]).unwrap();
+    assert!(reason.starts_with("memory, exec;"), "{reason}");
+    assert!(components(&[source("x.cpp", "template <MemorySpace T> void f(T &);")]).is_err());
+    assert!(multi_rank(&[source("x.cpp", code)]).is_ok());
+    assert!(multi_rank(&[source("x.cpp", "static_assert(Communicator<mine>);")]).is_err());
+}

@@ -10,25 +10,25 @@
 //! Before a communicator is freed, the messages that have arrived are received. MPICH since 4.1
 //! aborts the process if MPI_Comm_free finds such a message.
 
-use super::library::functions::{Handle, Status};
-use super::library::mpi_library::{Mpi, checked};
-use super::message::{self, Envelope};
-use super::status::Reader;
+use super::super::library::functions::{Handle, Status};
+use super::super::library::mpi_library::{Mpi, checked};
+use super::super::message::{self, Envelope};
+use super::super::status::Reader;
 use crate::error::{Result, failure};
 use crate::sys::memory::buf::Scratch;
 
 /// Discards stale messages that have arrived on the new communicators `comms`: they were sent on
 /// communicators that have since been freed. Collective; requires an `MpiGuard`.
-pub(super) fn discard(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
-    meet(mpi, comms)?;
+pub(crate) fn discard(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
+    barrier(mpi, comms)?;
     for comm in comms {
         receive_all(mpi, *comm)?;
     }
-    meet(mpi, comms)
+    barrier(mpi, comms)
 }
 
 /// Receives and discards all messages that have arrived on a communicator. Requires an `MpiGuard`.
-pub(super) fn receive_all(mpi: &Mpi, comm: Handle) -> Result<()> {
+pub(crate) fn receive_all(mpi: &Mpi, comm: Handle) -> Result<()> {
     // The first probe may only make MPI read what has arrived, so a second pass follows.
     for _ in 0..2 {
         while receive_any(mpi, comm)? {}
@@ -37,7 +37,7 @@ pub(super) fn receive_all(mpi: &Mpi, comm: Handle) -> Result<()> {
 }
 
 /// Waits for all ranks.
-fn meet(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
+fn barrier(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
     let Some(comm) = comms.first() else { return Ok(()) };
     // SAFETY: all ranks of the communicator call this function.
     unsafe { checked!(mpi, MPI_Barrier(*comm)) }

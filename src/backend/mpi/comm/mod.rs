@@ -1,8 +1,14 @@
 //! MPI communicators: duplication, release, and this process's rank and size.
+//!
+//! - `stale_messages`: messages that no rank received
+//! - `grow`: communicators of more ranks, in processes that MPI starts
+
+pub(super) mod grow;
+pub(super) mod stale_messages;
 
 use super::library::functions::Handle;
 use super::library::mpi_library::{Mpi, PendingFree, checked};
-use super::{message, stale_messages};
+use super::message;
 use crate::abi::word::DTL_OP_MAX;
 use crate::error::{Result, failure};
 use std::ffi::c_int;
@@ -26,6 +32,33 @@ pub(super) fn or_free<T>(mpi: &Mpi, comms: &[Handle], outcome: Result<T>) -> Res
             let _ = free(mpi, *comm);
         }
     })
+}
+
+/// Creates a communicator of the listed ranks of `comm`, in this order, which include this rank.
+/// MPI calls on it return errors. Collective over these ranks, which pass the same `tag`. The
+/// caller must hold an `MpiGuard`, which permits calls to MPI.
+pub(super) fn of_ranks(mpi: &Mpi, comm: Handle, ranks: &[i32], tag: c_int) -> Result<Handle> {
+    let (mut all, mut some, mut made) = (0, 0, 0);
+    // SAFETY: the library owns the communicator; `all` is a writable local.
+    unsafe { checked!(mpi, MPI_Comm_group(comm, &raw mut all)) }?;
+    let count = c_int::try_from(ranks.len()).unwrap_or(c_int::MAX);
+    // SAFETY: `count` ranks of the group are read during the call.
+    let included =
+        unsafe { checked!(mpi, MPI_Group_incl(all, count, ranks.as_ptr(), &raw mut some)) };
+    let created = included.and_then(|()| {
+        // SAFETY: the group consists of ranks of the communicator; all of them call this function,
+        // by its contract.
+        let code = unsafe { (mpi.call.MPI_Comm_create_group)(comm, some, tag, &raw mut made) };
+        mpi.check("MPI_Comm_create_group", code).and(free_group(mpi, some))
+    });
+    created.and(free_group(mpi, all))?;
+    or_free(mpi, &[made], mpi.make_quiet(made))?;
+    Ok(made)
+}
+
+fn free_group(mpi: &Mpi, mut group: Handle) -> Result<()> {
+    // SAFETY: the caller created the group, which is freed once.
+    unsafe { checked!(mpi, MPI_Group_free(&raw mut group)) }
 }
 
 /// Returns this process' rank in an MPI communicator, and the size of the communicator.
