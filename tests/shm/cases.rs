@@ -39,6 +39,7 @@ pub(crate) fn run(case: &str) {
         "sender_away" => large::sender_away(),
         "reading_is_forbidden_later" => large::reading_is_forbidden_later(),
         "writing_is_forbidden" => large::writing_is_forbidden(),
+        "chosen_method" => large::chosen_method(),
         "no_cells" => large::no_cells(),
         "parts" => parts::shared(),
         "no_parts" => parts::missing(),

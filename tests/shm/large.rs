@@ -86,6 +86,20 @@ pub(crate) fn writing_is_forbidden() {
     }
 }
 
+/// Tests that `dtl_explain` reports the choice of the copy method, which is made only where the
+/// kernel's copies are permitted.
+pub(crate) fn chosen_method() {
+    let comm = &open();
+    (0..40).for_each(|_| exchange(comm, 1_000_000));
+    let topic = format!("copies of messages of 512 to 1024 KiB from rank {}: ", 1 - comm.rank());
+    let text = dtl::runtime::explain::text();
+    let is_measured = comm.properties().description.contains("whichever is faster");
+    assert_eq!(text.contains(&topic), is_measured, "{text}");
+    let methods = ["cells ", "cma_get ", "cma_split "];
+    assert_eq!(methods.iter().all(|method| text.contains(method)), is_measured, "{text}");
+    barrier(comm);
+}
+
 /// Tests that large messages use the rings if there is no memory for cells.
 pub(crate) fn no_cells() {
     let comm = &open();

@@ -156,6 +156,11 @@ fn a_sender_that_may_not_write() {
 }
 
 #[test]
+fn the_choice_of_the_copy_method_is_explained() {
+    passes(2, "chosen_method", &[]);
+}
+
+#[test]
 fn large_messages_without_memory_for_cells() {
     passes(2, "no_cells", &[]);
     passes_with_each_method(2, "no_cells");

@@ -6,6 +6,7 @@ use super::memory::cells::CellMemory;
 use super::memory::ring::{Consumer, Producer};
 use super::memory::segment::{PeerState, Segment};
 use super::protocol::copy_choice::{CopyChoices, CopyMethod, CopyTimes};
+use super::protocol::pipeline::{LONG, fragments_of};
 use super::protocol::rx::PipelineReceive;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
@@ -115,8 +116,12 @@ pub(super) struct Link {
     pub(super) answers: VecDeque<OpId>,
     /// Rendezvous sends whose data is being copied in fragments, in round-robin order.
     pub(super) streams: VecDeque<OpId>,
-    /// Number of large messages from the peer whose transfer has begun and has not ended.
+    /// Number of large messages from the peer whose transfer has begun and has not ended, and how
+    /// many of them are measured.
     transfers: u32,
+    measured: u32,
+    /// Time at which a transfer has ended while others were measured, in nanoseconds.
+    ended_ns: u64,
     /// Measured times of large messages from the peer; `None` before the first one is measured.
     times: Option<Box<CopyTimes>>,
     /// True if the peer is in the engine's `outbound` list, because `starts`, `answers` or
@@ -163,36 +168,70 @@ impl Link {
         !(self.starts.is_empty() && self.answers.is_empty() && self.streams.is_empty())
     }
 
-    /// Returns the method that this rank has chosen for messages of `len` bytes from the peer.
+    /// Returns the method that this rank has chosen for the next message of `len` bytes from the
+    /// peer.
     pub(super) fn chosen(&self, len: usize) -> CopyMethod {
-        self.times.as_ref().map_or(CopyMethod::Cells, |times| times.method(len))
+        let transfers = self.transfers;
+        self.times.as_ref().map_or(CopyMethod::Cells, |times| times.method(len, transfers))
     }
 
-    /// Returns the method that the peer has chosen for messages of `len` bytes to the peer.
+    /// Returns the method that the peer has chosen for the next message of `len` bytes to the peer.
     pub(super) fn chosen_by_peer(&self, len: usize) -> CopyMethod {
-        let choices = self.producer.as_ref().map_or(0, Producer::choices);
-        CopyChoices(choices).method(len)
+        self.producer.as_ref().map_or(CopyMethod::Cells, |producer| {
+            CopyChoices(producer.choices()).method(len, producer.offers.count_open())
+        })
     }
 
     /// Records that the transfer of a message of `len` bytes begins. Returns the current time in
-    /// nanoseconds if the message is to be measured, else 0. It is measured only if the peer has no
-    /// other transfer in progress. `is_measurable` is false if there is no choice of methods.
+    /// nanoseconds if the message is to be measured, else 0. `is_measurable` is false if there is
+    /// no choice of methods.
     pub(super) fn begin_transfer(&mut self, len: usize, is_measurable: bool) -> u64 {
-        let is_alone = self.transfers == 0 && self.long.is_none();
         self.transfers += 1;
-        let is_measured =
-            is_measurable && is_alone && self.times.get_or_insert_default().count_message(len);
-        if is_measured { now_ns() } else { 0 }
+        let is_measured = is_measurable && self.times.get_or_insert_default().count_message(len);
+        if !is_measured {
+            return 0;
+        }
+        self.measured += 1;
+        now_ns()
     }
 
     /// Records that a transfer of `len` bytes by `method` has ended. `begun_ns` is the result of
-    /// `begin_transfer`: if it is not 0, records the time and publishes the choices.
-    pub(super) fn end_transfer(&mut self, len: usize, method: CopyMethod, begun_ns: u64) {
+    /// `begin_transfer`: if it is not 0, records the time and publishes the choices. Transfers that
+    /// overlap end one after the other, so the time of each begins at the end of the one before.
+    /// Returns a description of the choice if it has changed ([`CopyTimes::new_choice`]).
+    pub(super) fn end_transfer(
+        &mut self,
+        len: usize,
+        method: CopyMethod,
+        begun_ns: u64,
+    ) -> Option<(String, String)> {
         self.transfers = self.transfers.saturating_sub(1);
-        if let (Some(times), true) = (&mut self.times, begun_ns != 0) {
-            let choices = times.record(len, method, now_ns().saturating_sub(begun_ns));
-            self.publish(choices);
+        if self.measured == 0 {
+            return None;
         }
+        let now = now_ns();
+        let since = begun_ns.max(self.ended_ns);
+        self.ended_ns = now;
+        if begun_ns == 0 {
+            return None;
+        }
+        self.measured -= 1;
+        let mut ns = now.saturating_sub(since);
+        if method == CopyMethod::Cells && len <= LONG && since == begun_ns {
+            // The sender had filled the first cell before the message was announced.
+            ns += ns / u64::from(fragments_of(len).max(1));
+        }
+        let times = self.times.as_mut()?;
+        let choices = times.record(len, method, ns);
+        let new_choice = times.new_choice(len);
+        self.publish(choices);
+        new_choice
+    }
+
+    /// Records that a transfer has ended without its last bytes.
+    pub(super) fn break_transfer(&mut self, begun_ns: u64) {
+        self.transfers = self.transfers.saturating_sub(1);
+        self.measured = self.measured.saturating_sub(u32::from(begun_ns != 0));
     }
 
     /// Records that the kernel's copy of a transfer by `method` failed, so that this method is

@@ -119,7 +119,7 @@ pub(crate) struct Comm {
 
     /// Implementation to compare with, measured in alternating batches; mpi: the MPI whose mpirun
     /// started this program, or DTL_MPI_LIBRARY; ucx: the program ucx_perftest, for latency and
-    /// bandwidth
+    /// bandwidth; methods: each copy method of kind shm, forced
     #[arg(long, value_enum, value_name = "PEER")]
     pub(crate) vs: Option<CommPeer>,
 
@@ -238,6 +238,8 @@ pub(crate) enum Part {
     Mpi,
     /// Collectives with small messages and 4 or 8 ranks
     Crowd,
+    /// Large messages, against each copy method
+    Methods,
     /// Messages, against UCX
     Ucx,
     /// Starting processes
@@ -280,6 +282,8 @@ pub(crate) enum CommPeer {
     Mpi,
     /// ucx_perftest
     Ucx,
+    /// Kind shm with each copy method for large messages (DTL_SHM_COPY)
+    Methods,
 }
 
 /// Command that starts processes: environment variables (NAME=value), a program and its options.

@@ -115,6 +115,12 @@ impl OwnClaims {
         }
     }
 
+    /// Returns the number of open rendezvous requests to the rank.
+    pub(crate) fn count_open(&self) -> u32 {
+        let all = usize::from(if self.is_grown { CLAIMS } else { FIRST_CLAIMS });
+        all.saturating_sub(self.free.len() + self.withdrawn.len()) as u32
+    }
+
     /// Returns true if memory for the state words of more requests should be committed: not all
     /// state words are committed, the receiver has released the state words of all canceled
     /// requests, and the retry delay has elapsed.

@@ -6,10 +6,9 @@
 //! them. A choice affects only how bytes are copied, never their order or the results of a
 //! reduction.
 //!
-//! The first messages of a size class try each method (`TRIALS`). Then the fastest method is used.
-//! The methods are tried in turn at intervals (`EXPLORE`), so that the choice follows a rank that
-//! moves to another core. Disturbances only lengthen a transfer. So a shorter time replaces the
-//! recorded one at once, and a longer one changes it little (`update`).
+//! A method without a measured time is tried first. Later, the slower methods are tried again
+//! (`ClassTimes::due`), so that the choice follows a rank that moves to another core. A trial takes
+//! several messages (`Trial`), because the first ones find the method's memory in no cache.
 
 /// How the fragments of an accepted message are copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,127 +25,252 @@ pub(crate) enum CopyMethod {
 
 use CopyMethod::{Cells, Get, Split};
 
+impl CopyMethod {
+    /// Returns the value of `DTL_SHM_COPY` that forces the method.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Cells => "cells",
+            Get => "cma_get",
+            Split => "cma_split",
+        }
+    }
+}
+
+use crate::backend::shm::memory::cells::CELLS;
+
 /// All methods, in the order of the trials.
 const METHODS: [CopyMethod; 3] = [Cells, Split, Get];
 
 /// Number of size classes. Class 0 is for less than 32 KiB, and each further class for twice the
 /// size; the last one has no limit.
 const CLASSES: usize = 9;
-/// Number of times that each method is tried first, for each size class.
-const TRIALS: u32 = 2;
-/// After the trials, one of this many messages of a size class is measured.
-const SAMPLE: u32 = 8;
-/// Number of measured messages of a size class after which a method is explored, in turn.
-const EXPLORE: u32 = 32;
-/// Factor by which a method that takes more than twice the fastest time is explored more rarely.
-const RARELY: u32 = 8;
+/// Maximum number of measured messages of a trial.
+const TRIAL: u32 = 8;
+/// A trial ends after this many messages that do not shorten its time by an eighth.
+const MISSES: u32 = 2;
+/// Outside trials, one of this many messages of a size class is measured.
+const SAMPLE: u64 = 8;
+/// Minimum and maximum number of messages of a size class between two trials of a method.
+const RETRY: (u64, u64) = (128, 1 << 12);
+/// Number of messages between two trials of a method for each message time that a trial has cost,
+/// so that the trials of a method take about one percent of the time.
+const RETRY_COST: u64 = 100;
 
 /// Returns the size class of a message of `len` bytes.
 fn class_of(len: usize) -> usize {
     (len >> 15).checked_ilog2().map_or(0, |log| log as usize + 1).min(CLASSES - 1)
 }
 
-/// Method for each size class, in two bits per class. The word is shared between processes.
+/// Methods for all size classes, in two bits per class. The word is shared between processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CopyChoices(pub(crate) u64);
 
 impl CopyChoices {
-    /// Returns the method for a message of `len` bytes.
-    pub(crate) fn method(self, len: usize) -> CopyMethod {
-        match self.0 >> (2 * class_of(len)) & 3 {
+    /// Returns the method for a message of `len` bytes while `others` large messages between the
+    /// two ranks are in progress. Only the first `TRIAL` of them use a method that is being tried.
+    pub(crate) fn method(self, len: usize, others: u32) -> CopyMethod {
+        match self.0 >> bit_of(class_of(len), others < TRIAL) & 3 {
             1 => Get,
             2 => Split,
             _ => Cells,
         }
     }
 
-    fn set(&mut self, class: usize, method: CopyMethod) {
-        self.0 = self.0 & !(3 << (2 * class)) | (method as u64) << (2 * class);
+    fn set(&mut self, class: usize, is_trial: bool, method: CopyMethod) {
+        let bit = bit_of(class, is_trial);
+        self.0 = self.0 & !(3 << bit) | (method as u64) << bit;
     }
 }
 
+fn bit_of(class: usize, is_trial: bool) -> usize {
+    2 * class + if is_trial { 32 } else { 0 }
+}
+
 /// Measured times of the messages from one rank.
-#[derive(Default)]
 pub(crate) struct CopyTimes {
     classes: [ClassTimes; CLASSES],
     choices: CopyChoices,
 }
 
 /// Measured times of the messages of a size class.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct ClassTimes {
-    messages: u32,
-    measured: u32,
-    /// True if the next message tries a method, so that it is measured.
-    is_trial: bool,
-    /// By method: the time for 1 MiB in nanoseconds, and the number of measured messages.
-    times: [(u64, u32); METHODS.len()],
+    messages: u64,
+    /// Measured times, by method.
+    times: [MethodTime; METHODS.len()],
+    trial: Option<Trial>,
+    /// Choice that `CopyTimes::new_choice` has returned last.
+    reported: Option<CopyMethod>,
+}
+
+/// Measured time of a method.
+#[derive(Clone, Copy)]
+struct MethodTime {
+    /// Time for 1 MiB in nanoseconds; `UNKNOWN` if the method was not measured or has failed.
+    ns: u64,
+    /// Value of `ClassTimes::messages` from which the method is tried again.
+    retry_at: u64,
+}
+
+/// Messages in succession that use another method than the fastest one, to measure it. The trial
+/// goes on while its messages become faster.
+#[derive(Clone, Copy)]
+struct Trial {
+    method: CopyMethod,
+    /// Maximum number of further messages. The times of the first messages, before the last `TRIAL`
+    /// ones, do not count, because they use memory that the trial has not used before.
+    left: u32,
+    /// Shortest time of a message of the trial, for 1 MiB.
+    ns: u64,
+    misses: u32,
+}
+
+const UNKNOWN: u64 = u64::MAX;
+
+impl Trial {
+    /// Creates the trial of a method for messages of the size class `class`.
+    fn new(method: CopyMethod, class: usize) -> Trial {
+        // The messages that use each cell for the first time.
+        let warm_up = if method == Cells { u32::from(CELLS) >> class } else { 0 };
+        let left = warm_up + TRIAL;
+        Trial { method, left, ns: UNKNOWN, misses: 0 }
+    }
+
+    /// Adds a message that took `ns` nanoseconds for 1 MiB.
+    fn add(self, ns: u64) -> Trial {
+        let next = Trial { left: self.left - 1, ..self };
+        if self.left > TRIAL {
+            return next;
+        }
+        let misses = if ns > self.ns - self.ns / 8 { self.misses + 1 } else { 0 };
+        Trial { ns: ns.min(self.ns), misses, ..next }
+    }
+}
+
+impl Default for CopyTimes {
+    fn default() -> CopyTimes {
+        let time = MethodTime { ns: UNKNOWN, retry_at: 0 };
+        let times = [time; METHODS.len()];
+        let class = ClassTimes { messages: 0, times, trial: None, reported: None };
+        CopyTimes { classes: [class; CLASSES], choices: CopyChoices::default() }
+    }
 }
 
 impl CopyTimes {
     /// Counts a message of `len` bytes. Returns true if it should be measured.
     pub(crate) fn count_message(&mut self, len: usize) -> bool {
-        let Some(class) = self.classes.get_mut(class_of(len)) else { return false };
-        class.messages = class.messages.wrapping_add(1);
-        class.measured == 0 || class.is_trial || class.messages % SAMPLE == 0
+        let index = class_of(len);
+        let Some(class) = self.classes.get_mut(index) else { return false };
+        if class.messages == 0 {
+            class.trial = Some(Trial::new(Cells, index));
+        }
+        class.messages += 1;
+        class.trial.is_some() || class.messages % SAMPLE == 0
     }
 
-    /// Records that `method` failed for a message of `len` bytes. Returns the choices for the next
-    /// messages.
-    pub(crate) fn fail(&mut self, len: usize, method: CopyMethod) -> CopyChoices {
-        self.record(len, method, u64::from(u32::MAX))
-    }
-
-    /// Returns the method for the next message of `len` bytes.
-    pub(crate) fn method(&self, len: usize) -> CopyMethod {
-        self.choices.method(len)
+    /// Returns the method for the next message of `len` bytes ([`CopyChoices::method`]).
+    pub(crate) fn method(&self, len: usize, others: u32) -> CopyMethod {
+        self.choices.method(len, others)
     }
 
     /// Records that a message of `len` bytes took `ns` nanoseconds with `method`. Returns the
     /// choices for the next messages.
     pub(crate) fn record(&mut self, len: usize, method: CopyMethod, ns: u64) -> CopyChoices {
+        self.update(len, |class| class.record(method, (ns << 20) / len.max(1) as u64))
+    }
+
+    /// Records that `method` failed for a message of `len` bytes. Returns the choices for the next
+    /// messages.
+    pub(crate) fn fail(&mut self, len: usize, method: CopyMethod) -> CopyChoices {
+        self.update(len, |class| {
+            class.trial = class.trial.filter(|trial| trial.method != method);
+            let retry_at = class.messages + RETRY.1;
+            class.set(method, MethodTime { ns: UNKNOWN, retry_at });
+        })
+    }
+
+    /// Returns a description of the choice for messages of `len` bytes if all methods have been
+    /// tried and the choice has changed since the last call: the sizes of the messages, and the
+    /// method with the measured rates.
+    pub(crate) fn new_choice(&mut self, len: usize) -> Option<(String, String)> {
+        let index = class_of(len);
+        let class = self.classes.get_mut(index)?;
+        let (best, _) = class.best();
+        if class.reported == Some(best) || class.times.iter().any(|time| time.retry_at == 0) {
+            return None;
+        }
+        class.reported = Some(best);
+        let rate = |method: &CopyMethod| match class.time(*method).ns {
+            UNKNOWN => format!("{} failed", method.name()),
+            ns => format!("{} {:.1} GB/s", method.name(), (1 << 20) as f64 / ns as f64),
+        };
+        let from = 16_usize << index;
+        let sizes = match index + 1 {
+            CLASSES => format!("of {from} KiB and more"),
+            _ => format!("of {from} to {} KiB", 2 * from),
+        };
+        let others = METHODS.iter().filter(|&&method| method != best).map(rate);
+        let others = others.collect::<Vec<_>>().join(", ");
+        Some((sizes, format!("{} ({others})", rate(&best))))
+    }
+
+    fn update(&mut self, len: usize, change: impl FnOnce(&mut ClassTimes)) -> CopyChoices {
         let index = class_of(len);
         if let Some(class) = self.classes.get_mut(index) {
-            class.update(method, (ns << 20) / len.max(1) as u64);
-            self.choices.set(index, class.choose());
+            change(class);
+            let best = class.best().0;
+            class.trial = class.trial.or_else(|| class.due().map(|due| Trial::new(due, index)));
+            self.choices.set(index, false, best);
+            self.choices.set(index, true, class.trial.map_or(best, |trial| trial.method));
         }
         self.choices
     }
 }
 
 impl ClassTimes {
-    fn update(&mut self, method: CopyMethod, time: u64) {
-        self.measured = self.measured.wrapping_add(1);
-        let Some((known, count)) = self.times.get_mut(method as usize) else { return };
-        *known = match *count {
-            0 => time,
-            _ if time < *known => time,
-            // At most twice the known time counts, so that one delay has little effect.
-            _ => *known + (time - *known).min(*known) / 8,
+    fn time(&self, method: CopyMethod) -> MethodTime {
+        let unknown = MethodTime { ns: UNKNOWN, retry_at: 0 };
+        self.times.get(method as usize).copied().unwrap_or(unknown)
+    }
+
+    fn set(&mut self, method: CopyMethod, time: MethodTime) {
+        self.times.get_mut(method as usize).into_iter().for_each(|slot| *slot = time);
+    }
+
+    /// Returns the fastest method and its time.
+    fn best(&self) -> (CopyMethod, u64) {
+        let times = METHODS.map(|method| (method, self.time(method).ns));
+        times.into_iter().min_by_key(|&(_, ns)| ns).unwrap_or((Cells, UNKNOWN))
+    }
+
+    /// Returns a slower method whose next trial is due.
+    fn due(&self) -> Option<CopyMethod> {
+        let best = self.best().0;
+        let is_due = |method| method != best && self.time(method).retry_at <= self.messages;
+        METHODS.into_iter().find(|&method| is_due(method))
+    }
+
+    /// Records the time of a message for 1 MiB.
+    fn record(&mut self, method: CopyMethod, ns: u64) {
+        let best = self.best().1;
+        let known = self.time(method);
+        // A message by a slower method postpones the next trial of that method.
+        let cost = ns.saturating_sub(best).saturating_mul(RETRY_COST) / best.max(1);
+        let latest = self.messages + RETRY.1;
+        let retry_at = known.retry_at.max(self.messages).saturating_add(cost).min(latest);
+        let Some(trial) = self.trial.filter(|trial| trial.method == method) else {
+            // Disturbances only lengthen a transfer: a longer time counts less than a shorter one.
+            let change = ns.abs_diff(known.ns).min(known.ns);
+            let ns = if ns < known.ns { known.ns - change / 4 } else { known.ns + change / 8 };
+            return self.set(method, MethodTime { ns, retry_at });
         };
-        *count = count.saturating_add(1);
-    }
-
-    fn untried(&self) -> Option<CopyMethod> {
-        METHODS.into_iter().find(|&method| self.time(method).1 < TRIALS)
-    }
-
-    fn time(&self, method: CopyMethod) -> (u64, u32) {
-        self.times.get(method as usize).copied().unwrap_or_default()
-    }
-
-    /// Chooses the method for the next message: a method that has had fewer than `TRIALS` trials,
-    /// else the method to explore if an exploration is due, else the fastest one.
-    fn choose(&mut self) -> CopyMethod {
-        let best = METHODS.into_iter().min_by_key(|&method| self.time(method).0).unwrap_or(Cells);
-        let round = self.measured / EXPLORE;
-        let explored = METHODS.get(round as usize % METHODS.len()).copied().filter(|&method| {
-            let is_near = self.time(method).0 <= 2 * self.time(best).0;
-            self.measured % EXPLORE == 0 && (is_near || round % RARELY == 0)
-        });
-        let chosen = self.untried().or(explored).unwrap_or(best);
-        self.is_trial = chosen != best || self.untried().is_some();
-        chosen
+        let trial = trial.add(ns);
+        let is_over = trial.misses == MISSES || trial.left == 0;
+        self.trial = (!is_over).then_some(trial);
+        // At the end of a trial, its shortest time replaces the recorded one.
+        let ns = if is_over { trial.ns } else { known.ns };
+        let retry_at = if is_over { retry_at.max(self.messages + RETRY.0) } else { retry_at };
+        self.set(method, MethodTime { ns, retry_at });
     }
 }
 

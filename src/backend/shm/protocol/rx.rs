@@ -12,6 +12,7 @@ use crate::backend::shm::memory::ring::{RecordKind, RingRecord};
 use crate::backend::shm::memory::segment::PeerState;
 use crate::error::is_status;
 use crate::runtime::component::OpId;
+use crate::runtime::explain;
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,12 @@ fn warn_of_memory(source: usize) {
              all later ones wait; post their receives earlier, or give the process more memory"
         );
     }
+}
+
+/// Records for `dtl_explain` by which method messages from rank `source` are copied.
+#[cold]
+fn explain_copies(source: usize, (sizes, method): (String, String)) {
+    explain::chose(&format!("copies of messages {sizes} from rank {source}"), &method);
 }
 
 /// Message that is being received in unrequested fragments, which the sender sends without a clear
@@ -226,7 +233,8 @@ impl Engine {
             return;
         };
         if matches!(into, Into::Posted(_) | Into::Kept(_, None)) {
-            link.end_transfer(size, CopyMethod::Cells, begun_ns);
+            let new_choice = link.end_transfer(size, CopyMethod::Cells, begun_ns);
+            new_choice.into_iter().for_each(|choice| explain_copies(source, choice));
         }
         match into {
             Into::Taken(_) => {}
@@ -328,9 +336,9 @@ impl Engine {
             return;
         };
         if taken.source == source {
-            let (word, size) = (taken.word, taken.offer.size);
+            let (word, size, begun_ns) = (taken.word, taken.offer.size, taken.help.begun_ns);
             if let Some(link) = self.peers.link_mut(source) {
-                link.end_transfer(0, CopyMethod::Cells, 0);
+                link.break_transfer(begun_ns);
             }
             let status = i32::try_from(status).ok().filter(|status| is_status(*status));
             self.operations
@@ -391,7 +399,9 @@ impl Engine {
         };
         let size = taken.offer.size;
         if let Some(link) = self.peers.link_mut(taken.source) {
-            link.end_transfer(taken.want, taken.help.method, taken.help.begun_ns);
+            let help = &taken.help;
+            let new_choice = link.end_transfer(taken.want, help.method, help.begun_ns);
+            new_choice.into_iter().for_each(|choice| explain_copies(taken.source, choice));
         }
         self.operations.finish(id, done(taken.source, fitting(size, into), taken.word, size));
     }

@@ -120,10 +120,10 @@ impl Engine {
     /// space. `is_there` is true if all bytes are available: then the first fragments are sent
     /// immediately, and the receiver may read the sender's memory.
     fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region, is_there: bool) -> bool {
+        let is_early = is_there && self.uses_cells(dest, data.len());
         let claim = self.peers.producer(dest).and_then(|producer| producer.offers.open());
         let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
         let address = if self.lends && is_there { data.addr().get() as u64 } else { 0 };
-        let is_early = is_there && self.uses_cells(dest, data.len());
         let (cells, count) = self.cells_for_first(dest, if is_early { data.len() } else { 0 });
         let words = [data.len() as u64, id.0, address, count as u64];
         let started = self.push(dest, RecordKind::Offer, word, Payload::Offer(words, claim));

@@ -38,13 +38,16 @@ use ucx::Ucx;
 enum Peer {
     Mpi(Raw),
     Ucx(Ucx),
+    /// The library with each copy method for large messages, instead of the automatic choice.
+    Methods(Vec<Ours>),
 }
 
 impl Peer {
-    fn name(&self) -> &'static str {
+    fn names(&self) -> Vec<&'static str> {
         match self {
-            Peer::Mpi(raw) => raw.name(),
-            Peer::Ucx(_) => "ucx",
+            Peer::Mpi(raw) => vec![raw.name()],
+            Peer::Ucx(_) => vec!["ucx"],
+            Peer::Methods(forced) => forced.iter().map(Endpoint::name).collect(),
         }
     }
 
@@ -56,9 +59,13 @@ impl Peer {
                 json!({ "name": "mpi", "version": raw.version, "file": file })
             }
             Peer::Ucx(ucx) => json!({ "name": "ucx", "version": ucx.version }),
+            Peer::Methods(_) => json!({ "name": METHODS }),
         }
     }
 }
+
+/// Name of the comparison with the forced copy methods, in results.
+pub(crate) const METHODS: &str = "methods";
 
 /// State of one rank: the library's communicator, the implementation that it is compared with, and
 /// the buffers.
@@ -104,7 +111,7 @@ impl Rank<'_> {
 
     fn sides(&self) -> Vec<&'static str> {
         let mut names = vec![self.ours.name()];
-        names.extend(self.peer.as_ref().map(|peer| peer.name()));
+        names.extend(self.peer.iter().flat_map(|peer| peer.names()));
         names
     }
 
@@ -123,6 +130,9 @@ impl Rank<'_> {
         verify(&mut self.ours, &mut self.buffers, self.row, self.place)?;
         match self.peer.as_deref_mut() {
             Some(Peer::Mpi(raw)) => verify(raw, &mut self.buffers, self.row, self.place),
+            Some(Peer::Methods(forced)) => forced
+                .iter_mut()
+                .try_for_each(|ours| verify(ours, &mut self.buffers, self.row, self.place)),
             _ => Ok(()),
         }
     }
@@ -134,6 +144,9 @@ impl Bench for Rank<'_> {
             (Some(Peer::Mpi(raw)), 1) => batch(raw, &mut self.buffers, self.row, self.place),
             (Some(Peer::Ucx(ucx)), 1) => ucx.batch(self.row),
             (Some(Peer::Ucx(_)), _) => self.several(),
+            (Some(Peer::Methods(forced)), 1..) => {
+                batch(&mut forced[side - 1], &mut self.buffers, self.row, self.place)
+            }
             _ => batch(&mut self.ours, &mut self.buffers, self.row, self.place),
         }?;
         if self.row.test.is_of_two() {

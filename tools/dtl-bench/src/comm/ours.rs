@@ -20,6 +20,7 @@ const TAG: i32 = 1;
 /// rank.
 pub(crate) struct Ours {
     comm: dtl_comm_t,
+    name: &'static str,
     started: Vec<dtl_request_t>,
     pub(crate) rank: i32,
     pub(crate) size: i32,
@@ -63,7 +64,29 @@ impl Ours {
         };
         call!(dtl_comm_info(comm, &raw mut info))?;
         let (kind, transport) = (text_of(info.kind), text_of(info.transport.as_ptr()));
-        Ok(Ours { comm, started: Vec::new(), rank: info.rank, size: info.size, kind, transport })
+        let (rank, size) = (info.rank, info.size);
+        Ok(Ours { comm, name: "dtl", started: Vec::new(), rank, size, kind, transport })
+    }
+
+    /// Creates one communicator for each copy method of kind "shm", which uses only this method for
+    /// large messages. Call it before other threads of this process read environment variables.
+    pub(crate) fn with_each_method() -> Outcome<Vec<Ours>> {
+        let variable = "DTL_SHM_COPY";
+        let before = std::env::var_os(variable);
+        let forced = ["cells", "cma_get", "cma_split"].map(|name| {
+            // SAFETY: the caller ensures that no other thread reads or writes the environment.
+            unsafe { std::env::set_var(variable, name) };
+            let mut ours = Ours::open("shm")?;
+            ours.name = name;
+            Ok(ours)
+        });
+        match before {
+            // SAFETY: as above.
+            Some(value) => unsafe { std::env::set_var(variable, value) },
+            // SAFETY: as above.
+            None => unsafe { std::env::remove_var(variable) },
+        }
+        forced.into_iter().collect()
     }
 
     /// Returns, on rank 0, the sum of `mine` over all ranks.
@@ -90,7 +113,7 @@ impl Drop for Ours {
 
 impl Endpoint for Ours {
     fn name(&self) -> &'static str {
-        "dtl"
+        self.name
     }
 
     #[inline]

@@ -43,6 +43,12 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
                 .to_owned(),
         ));
     }
+    if wanted.vs == Some(CommPeer::Methods) && !["auto", "shm"].contains(&&*wanted.kind) {
+        return Err(Stop::Misused(format!(
+            "--vs methods: only kind shm has copy methods, leave --kind {} out",
+            wanted.kind
+        )));
+    }
     let is_threaded = wanted.kind == "threads";
     if is_threaded && wanted.vs.is_some() {
         return Err(Stop::Misused("--vs wants processes: leave --kind threads out".to_owned()));
@@ -123,6 +129,9 @@ fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
     }
     let mut peer = match raw {
         Some(raw) => Some(Peer::Mpi(fitting(raw, &ours, rows)?)),
+        None if wanted.vs == Some(CommPeer::Methods) => {
+            Some(Peer::Methods(Ours::with_each_method()?))
+        }
         None if wanted.vs.is_some() => {
             let [first] = ours.tell([u64::from(std::process::id())], 0)?;
             Some(Peer::Ucx(Ucx::new(ours.rank, first)?))

@@ -32,6 +32,8 @@ const METHOD: &str = "\
 - UCX is measured by its own program, ucx_perftest. Its runs alternate with 21 batches of the
   library, of which the median counts. The value of UCX is its median latency, or its mean time per
   message of a stream.
+- The automatic choice of the copy method is compared with each method, forced by `DTL_SHM_COPY`, in
+  the same processes: the peer is the fastest of them.
 - dtl / peer is below 1 where the library is faster in time, and above 1 where it is faster in GB/s
   or M/s. The ratio in parentheses is computed from values of the same run; the column dtl has the
   median of all runs. Kind mpi runs over each MPI, so its tables have both values in each cell: dtl /
@@ -118,6 +120,7 @@ fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
 
 fn title(run: &Run) -> String {
     match run.measured() {
+        "comm" if run.of() == Of::Methods => "Choice of the copy method, kind shm".to_owned(),
         "comm" => format!(
             "Messages and collectives, kind {}, {} ranks{}",
             run.text("kind"),

@@ -1,5 +1,6 @@
 //! Reads the parts of a run's JSON that the report uses.
 
+use crate::comm::METHODS;
 use crate::out::Outcome;
 use crate::stats::Regime;
 use crate::table::Unit;
@@ -17,6 +18,8 @@ pub(crate) enum Of {
     Threads,
     /// Ranks over an MPI.
     OverMpi,
+    /// Two processes, with each copy method of large messages.
+    Methods,
     /// Nothing between ranks.
     Process,
 }
@@ -27,6 +30,7 @@ impl Of {
     pub(crate) fn row(self, test: &str) -> String {
         match self {
             Of::Pair | Of::Process => test.to_owned(),
+            Of::Methods => format!("copy method: {test}"),
             Of::Crowd(ranks) => format!("{ranks} ranks: {test}"),
             Of::Threads => format!("threads: {test}"),
             Of::OverMpi => format!("kind mpi: {test}"),
@@ -93,6 +97,7 @@ impl Run {
         match (self.measured(), self.text("kind"), self.head["ranks"].as_u64()) {
             ("comm", "threads", _) => Of::Threads,
             ("comm", "mpi", _) => Of::OverMpi,
+            ("comm", ..) if self.head["peer"]["name"] == METHODS => Of::Methods,
             ("comm", _, Some(ranks @ 3..)) => Of::Crowd(ranks),
             ("comm", ..) => Of::Pair,
             _ => Of::Process,
@@ -124,6 +129,7 @@ impl Run {
         Some(match name {
             "mpi" => short(version),
             "ucx" => format!("UCX {version}"),
+            METHODS => "best forced method".to_owned(),
             _ if version.is_empty() => name.to_owned(),
             _ => format!("{name} ({version})"),
         })
@@ -163,14 +169,15 @@ fn row(value: &Value) -> Option<Row> {
     })
 }
 
-/// Extracts two values from `sides`, the results of both libraries in JSON: the value for this
-/// library ("dtl") and the value for the library that it is compared with.
+/// Extracts two values from `sides`, the results in JSON: the value for this library ("dtl") and the
+/// lowest value of those that it is compared with.
 fn pair(sides: &Value) -> Option<Pair> {
-    let theirs = sides.as_object()?.iter().find(|(name, _)| *name != "dtl");
+    let theirs = sides.as_object()?.iter().filter(|(name, _)| *name != "dtl");
+    let theirs = theirs.filter_map(|(_, side)| side["p10_ns"].as_f64());
     let ours = &sides["dtl"];
     Some(Pair {
         ours: ours["p10_ns"].as_f64()?,
-        theirs: theirs.and_then(|(_, side)| side["p10_ns"].as_f64()),
+        theirs: theirs.min_by(f64::total_cmp),
         count: ours["count"].as_u64()?,
     })
 }

@@ -21,6 +21,18 @@ const CROWDS: [&str; 2] = ["4", "8"];
 /// Options for measuring the library's overhead when it sends its messages through an MPI library.
 const OVER: [&str; 4] = ["--only", "latency,bandwidth,rate", "--sizes", "8,64KiB,1MiB"];
 const OVER_ROWS: usize = 7;
+/// Options that select the measurements of the copy methods of large messages.
+const METHODS: [&str; 8] = [
+    "comm",
+    "-n",
+    "2",
+    "--vs",
+    "methods",
+    "--only",
+    "latency,bandwidth,bidirectional,bcast,reduce,allreduce,allgather,alltoall",
+    "--sizes=32KiB,64KiB,256KiB,1MiB,8MiB",
+];
+const METHODS_ROWS: usize = 8 * 5;
 /// Options that select the measurements for UCX. Each batch of UCX measurements starts two
 /// processes.
 const UCX: [&str; 4] = ["--only", "latency,bandwidth", "--sizes", "8,1KiB,8KiB,64KiB,1MiB"];
@@ -77,6 +89,7 @@ impl Plan {
             &["comm", "--kind", "threads", "-n", "2"],
             (COMM_ROWS, 1),
         );
+        plan.add(Part::Methods, "methods", None, &METHODS, (METHODS_ROWS, 4));
         if wanted.only.is_empty() || wanted.only.contains(&Part::Ucx) {
             plan.ucx();
         }

@@ -1,6 +1,7 @@
 //! Tests of `copy_choice`, with scripted times.
 
 use super::*;
+use crate::backend::shm::protocol::pipeline::FRAGMENT;
 
 /// Transfers `count` messages of `len` bytes one after the other. `time` returns the duration of a
 /// transfer in nanoseconds. Returns the total time and the number of messages per method.
@@ -12,7 +13,7 @@ fn transfer(
 ) -> (u64, [u64; 3]) {
     let (mut total, mut used) = (0, [0; 3]);
     for number in 0..count {
-        let method = times.method(len);
+        let method = times.method(len, 0);
         let ns = time(method, number);
         (total, used[method as usize]) = (total + ns, used[method as usize] + 1);
         if times.count_message(len) {
@@ -31,6 +32,30 @@ fn the_first_hundred_messages_take_at_most_a_tenth_more() {
     }
 }
 
+/// Smaller messages use all cells for the first time only after more messages.
+#[test]
+fn the_first_hundred_messages_of_each_size_waste_at_most_half_a_millisecond() {
+    for (class, len) in (0..CLASSES).map(|class| (class, FRAGMENT << class)) {
+        let best = 2_000 << class;
+        let time = |method, _| if method == Cells { best * 5 / 2 } else { best };
+        let (total, used) = transfer(&mut CopyTimes::default(), len, 100, time);
+        assert!(total <= 110 * best + 500_000, "{len} bytes: {total} ns, {used:?}");
+    }
+}
+
+#[test]
+fn a_method_is_measured_when_its_memory_is_in_the_cache() {
+    let mut times = CopyTimes::default();
+    // The first time around all cells is slow.
+    let cold = |method, number| match method {
+        Cells if number < u64::from(CELLS) / 4 => 100_000,
+        Cells => 5_000,
+        _ => 12_000,
+    };
+    let (_, used) = transfer(&mut times, 1 << 16, 200, cold);
+    assert!(used[Cells as usize] > 180, "{used:?}");
+}
+
 #[test]
 fn later_messages_rarely_try_a_slower_method() {
     for slow in [11_000, 15_000, 40_000] {
@@ -38,9 +63,23 @@ fn later_messages_rarely_try_a_slower_method() {
         let time = |method, _| if method == Split { 10_000 } else { slow };
         transfer(&mut times, 1 << 16, 1000, time);
         let (total, used) = transfer(&mut times, 1 << 16, 10_000, time);
-        assert!(total <= 101 * 1_000_000, "{slow}: {total} ns, {used:?}");
+        assert!(total <= 103 * 1_000_000, "{slow}: {total} ns, {used:?}");
         assert!(used.iter().all(|&count| count > 0), "{slow}: {used:?}");
     }
+}
+
+#[test]
+fn only_the_first_messages_of_a_burst_try_a_method() {
+    let mut times = CopyTimes::default();
+    let time = |method, _| if method == Split { 10_000 } else { 20_000 };
+    transfer(&mut times, 1 << 20, 100, time);
+    let burst = (0..4_000).find_map(|_| {
+        transfer(&mut times, 1 << 20, 1, time);
+        let burst: Vec<_> = (0..64).map(|others| times.method(1 << 20, others)).collect();
+        (burst[0] != Split).then_some(burst)
+    });
+    let tried = burst.map(|burst| burst.iter().filter(|&&method| method != Split).count());
+    assert_eq!(tried, Some(TRIAL as usize));
 }
 
 #[test]
@@ -49,7 +88,7 @@ fn the_choice_follows_a_rank_that_moves() {
     let near = |method, _| if method == Cells { 5_000 } else { 12_000 };
     let far = |method, _| if method == Cells { 30_000 } else { 12_000 };
     transfer(&mut times, 100_000, 500, near);
-    assert_eq!(times.method(100_000), Cells);
+    assert_eq!(times.method(100_000, TRIAL), Cells);
     let (_, used) = transfer(&mut times, 100_000, 500, far);
     assert!(used[Cells as usize] < 200, "{used:?}");
     let (_, used) = transfer(&mut times, 100_000, 20_000, near);
@@ -73,7 +112,7 @@ fn single_delays_do_not_change_the_choice() {
 fn a_method_that_fails_is_rarely_chosen() {
     let mut times = CopyTimes::default();
     for _ in 0..100 {
-        let method = times.method(20_000);
+        let method = times.method(20_000, 0);
         match method {
             Cells => times.record(20_000, method, 9_000),
             failing => times.fail(20_000, failing),
@@ -84,13 +123,33 @@ fn a_method_that_fails_is_rarely_chosen() {
 }
 
 #[test]
+fn a_new_choice_is_described_once() {
+    let mut times = CopyTimes::default();
+    let far = |method, _| if method == Split { 10_000 } else { 20_000 };
+    transfer(&mut times, 1 << 20, 3, far);
+    assert_eq!(times.new_choice(1 << 20), None, "not all methods are tried");
+    transfer(&mut times, 1 << 20, 50, far);
+    let text = "cma_split 104.9 GB/s (cells 52.4 GB/s, cma_get 52.4 GB/s)";
+    let sizes = "of 1024 to 2048 KiB";
+    assert_eq!(times.new_choice(1 << 20), Some((sizes.to_owned(), text.to_owned())));
+    transfer(&mut times, 1 << 20, 1000, far);
+    assert_eq!(times.new_choice(1 << 20), None);
+    times.fail(1 << 20, Split);
+    let (_, text) = times.new_choice(1 << 20).expect("a change");
+    assert!(text.starts_with("cells ") && text.contains("cma_split failed"), "{text}");
+}
+
+#[test]
 fn each_size_class_has_its_own_choice() {
     let lens = [0, 16 << 10, 32 << 10, 64 << 10, 4 << 20, usize::MAX];
     assert_eq!(lens.map(class_of), [0, 0, 1, 2, 8, 8]);
     assert_eq!([(32 << 10) - 1, (64 << 10) - 1, (4 << 20) - 1].map(class_of), [0, 1, 7]);
     let mut choices = CopyChoices::default();
-    choices.set(1, Split);
-    choices.set(8, Get);
-    choices.set(1, Get);
-    assert_eq!(lens.map(|len| choices.method(len)), [Cells, Cells, Get, Cells, Get, Get]);
+    choices.set(1, false, Split);
+    choices.set(8, false, Get);
+    choices.set(1, false, Get);
+    choices.set(8, true, Split);
+    let of = |others| lens.map(|len| choices.method(len, others));
+    assert_eq!(of(TRIAL), [Cells, Cells, Get, Cells, Get, Get]);
+    assert_eq!(of(0), [Cells, Cells, Cells, Cells, Split, Split]);
 }
