@@ -216,12 +216,16 @@ impl CopyTimes {
 
     fn update(&mut self, len: usize, change: impl FnOnce(&mut ClassTimes)) -> CopyChoices {
         let index = class_of(len);
-        if let Some(class) = self.classes.get_mut(index) {
-            change(class);
-            let best = class.best().0;
-            class.trial = class.trial.or_else(|| class.due().map(|due| Trial::new(due, index)));
-            self.choices.set(index, false, best);
-            self.choices.set(index, true, class.trial.map_or(best, |trial| trial.method));
+        let Some(class) = self.classes.get_mut(index) else { return self.choices };
+        let before = class.best().0;
+        change(class);
+        let (best, ns) = class.best();
+        let is_much_faster = ns < class.time(before).ns / 4 * 3;
+        class.trial = class.trial.or_else(|| class.due().map(|due| Trial::new(due, index)));
+        self.choices.set(index, false, best);
+        self.choices.set(index, true, class.trial.map_or(best, |trial| trial.method));
+        if is_much_faster {
+            self.classes.iter_mut().for_each(|class| class.renew(best));
         }
         self.choices
     }
@@ -248,6 +252,12 @@ impl ClassTimes {
         let best = self.best().0;
         let is_due = |method| method != best && self.time(method).retry_at <= self.messages;
         METHODS.into_iter().find(|&method| is_due(method))
+    }
+
+    /// Makes the next trial of a method due, because it has become faster for another size.
+    fn renew(&mut self, method: CopyMethod) {
+        let known = self.time(method);
+        self.set(method, MethodTime { retry_at: known.retry_at.min(self.messages), ..known });
     }
 
     /// Records the time of a message for 1 MiB.

@@ -96,6 +96,18 @@ fn the_choice_follows_a_rank_that_moves() {
 }
 
 #[test]
+fn a_change_for_one_size_renews_the_trials_for_others() {
+    let mut times = CopyTimes::default();
+    let far = |method, _| if method == Cells { 60_000 } else { 20_000 };
+    let near = |method, _| if method == Cells { 10_000 } else { 20_000 };
+    transfer(&mut times, 1 << 18, 2_000, far);
+    transfer(&mut times, 1 << 20, 2_000, far);
+    transfer(&mut times, 1 << 18, 5_000, near);
+    let (_, used) = transfer(&mut times, 1 << 20, 100, near);
+    assert!(used[Cells as usize] > 85, "{used:?}");
+}
+
+#[test]
 fn single_delays_do_not_change_the_choice() {
     let mut times = CopyTimes::default();
     let time = |method, number| match method {
