@@ -170,51 +170,47 @@ pub(crate) fn digits(value: f64) -> String {
     format!("{value:.places$}")
 }
 
-/// Progress bar on standard error; contains `None` if standard error is not a terminal.
-pub(crate) struct Progress(Option<ProgressBar>);
+/// Creates a progress bar on standard error, which is hidden if standard error is not a terminal.
+pub(crate) fn bar(length: u64, template: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(length);
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// Progress bar for the steps of a measurement.
+pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     pub(crate) fn new(steps: usize) -> Progress {
-        if !std::io::stderr().is_terminal() {
-            return Progress(None);
-        }
-        let bar = ProgressBar::new(steps as u64);
-        if let Ok(style) =
-            ProgressStyle::with_template("{elapsed} {bar:30} {pos}/{len} {msg}, {eta} left")
-        {
-            bar.set_style(style);
-        }
-        Progress(Some(bar))
+        Progress(bar(steps as u64, "{elapsed} {bar:30} {pos}/{len} {msg}, {eta} left"))
     }
 
-    /// Makes the bar redraw itself at regular intervals during long steps. Use only if this process
-    /// does not measure during these steps.
-    pub(crate) fn ticking(self) -> Progress {
-        if let Some(bar) = &self.0 {
-            if let Ok(style) = ProgressStyle::with_template("{elapsed}, row {pos} of {len}: {msg}")
-            {
-                bar.set_style(style);
-            }
+    /// Creates a bar that redraws itself at regular intervals during long steps. Use only if this
+    /// process does not measure during these steps.
+    pub(crate) fn ticking(steps: usize) -> Progress {
+        let bar = bar(steps as u64, "{elapsed}, row {pos} of {len}: {msg}");
+        if !bar.is_hidden() {
             bar.enable_steady_tick(Duration::from_millis(500));
         }
-        self
+        Progress(bar)
     }
 
     /// Shows that the next step begins. A bar without [`Progress::ticking`] is drawn only in this
     /// call, so that drawing does not disturb a measurement.
     pub(crate) fn next(&mut self, what: &str) {
-        if let Some(bar) = &self.0 {
-            bar.set_message(what.to_owned());
-            bar.inc(1);
-        }
+        self.0.set_message(what.to_owned());
+        self.0.inc(1);
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
+        self.0.finish_and_clear();
     }
 }
 

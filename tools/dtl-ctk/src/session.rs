@@ -144,7 +144,7 @@ impl<'a> Session<'a> {
                 (last, since) = (now, Instant::now());
             }
             if since.elapsed() > self.run.patience() {
-                end(child)?;
+                subprocess::end(child, GRACE)?;
                 return Ok(None);
             }
             thread::sleep(pause);
@@ -175,21 +175,6 @@ impl<'a> Session<'a> {
         let mut command = self.command().map_err(cannot)?;
         command.arg("--time").status().map(drop).map_err(cannot)
     }
-}
-
-/// Ends a child process: sends SIGTERM, so that a launcher can end its ranks, and sends SIGKILL if
-/// the process has not exited after `GRACE`. SIGKILL alone would leave the ranks running.
-fn end(child: &mut Child) -> Result<(), Error> {
-    subprocess::send_signal(child.id(), libc::SIGTERM);
-    let begin = Instant::now();
-    while begin.elapsed() < GRACE {
-        if child.try_wait()?.is_some() {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    child.kill()?;
-    child.wait().map(drop)
 }
 
 /// Results of tests in the order of execution, each with its duration in seconds.

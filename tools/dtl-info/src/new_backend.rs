@@ -50,24 +50,19 @@ enum Language {
 }
 
 impl Component {
-    fn name(self) -> &'static str {
+    /// Returns the name of the component, and the template of its source.
+    fn parts(self) -> (&'static str, &'static str) {
         match self {
-            Component::Device => "device",
-            Component::Memory => "memory",
-            Component::Transfer => "transfer",
-            Component::Exec => "exec",
-            Component::Comm => "comm",
+            Component::Device => ("device", include_str!("template/device.c")),
+            Component::Memory => ("memory", include_str!("template/memory.c")),
+            Component::Transfer => ("transfer", include_str!("template/transfer.c")),
+            Component::Exec => ("exec", include_str!("template/exec.c")),
+            Component::Comm => ("comm", include_str!("template/comm.c")),
         }
     }
 
-    fn source(self) -> &'static str {
-        match self {
-            Component::Device => include_str!("template/device.c"),
-            Component::Memory => include_str!("template/memory.c"),
-            Component::Transfer => include_str!("template/transfer.c"),
-            Component::Exec => include_str!("template/exec.c"),
-            Component::Comm => include_str!("template/comm.c"),
-        }
+    fn name(self) -> &'static str {
+        self.parts().0
     }
 }
 
@@ -137,7 +132,8 @@ fn files(name: &str, components: &[Component], language: Language) -> Vec<File> 
         filled(format!("plugin.{ending}"), include_str!("template/plugin.c")),
     ];
     for component in components {
-        files.push(filled(format!("{}.{ending}", component.name()), component.source()));
+        let (name, source) = component.parts();
+        files.push(filled(format!("{name}.{ending}"), source));
     }
     if components.contains(&Component::Exec) {
         files.push(filled(format!("kernels.{ending}"), include_str!("template/kernels.c")));

@@ -11,16 +11,15 @@ use dtl::tooling::plugins::load;
 use dtl_binding::{Backend, Error, Library, Result, Status};
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
-use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
-use subprocess::{Setup, has_exited, kill_group, prepare, reset_sigchld};
+use subprocess::{Setup, has_exited, kill_group, listen, prepare, reset_sigchld};
 
 const MARK: &str = "dtl-probe: ";
 /// Maximum time to wait for end of file on the pipe after the child has exited. Processes that the
@@ -112,7 +111,7 @@ pub(crate) fn run(path: &Path, limit: Duration) -> std::io::Result<Report> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
     prepare(&mut command, Setup { no_core: true, ..Setup::default() });
     let mut child = command.spawn()?;
-    let output = listen(&mut child);
+    let output = child.stdout.take().map(listen);
     let begin = Instant::now();
     while !has_exited(child.id()) && begin.elapsed() < limit {
         std::thread::sleep(Duration::from_millis(2));
@@ -122,23 +121,8 @@ pub(crate) fn run(path: &Path, limit: Duration) -> std::io::Result<Report> {
     kill_group(child.id());
     let ended = child.wait()?;
     let ended = in_time.then_some(ended);
-    let said = output.recv_timeout(LAST_OUTPUT).unwrap_or_default();
+    let said = output.and_then(|output| output.recv_timeout(LAST_OUTPUT).ok()).unwrap_or_default();
     Ok(judge(path, limit, ended, &said))
-}
-
-/// Starts a thread that reads the standard output of the child until end of file. The returned
-/// channel receiver yields the whole output.
-fn listen(child: &mut Child) -> Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    if let Some(mut pipe) = child.stdout.take() {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            // What was read before an error counts.
-            let _ = pipe.read_to_end(&mut bytes);
-            let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
-        });
-    }
-    receiver
 }
 
 fn judge(path: &Path, limit: Duration, ended: Option<ExitStatus>, said: &str) -> Report {

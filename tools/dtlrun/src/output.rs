@@ -4,8 +4,7 @@ use crate::ranks::Rank;
 use crate::watch::say;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::process::{ChildStderr, ChildStdout};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use subprocess::set_nonblocking;
@@ -101,15 +100,12 @@ impl Target {
 /// Length in bytes beyond which a line is split into several output lines.
 const LONGEST_LINE: usize = 64 << 10;
 
-enum Source {
-    Out(ChildStdout),
-    Err(ChildStderr),
-}
-
 /// One stream of one rank.
 pub(crate) struct Stream {
     rank: u32,
-    source: Source,
+    pipe: File,
+    /// True for standard error, false for standard output.
+    is_error: bool,
     line: Vec<u8>,
 }
 
@@ -117,13 +113,13 @@ pub(crate) struct Stream {
 pub(crate) fn streams_of(ranks: &mut [Rank]) -> Vec<Stream> {
     let mut streams = Vec::new();
     for rank in ranks {
-        let out = rank.child.stdout.take().map(Source::Out);
-        let err = rank.child.stderr.take().map(Source::Err);
-        for source in out.into_iter().chain(err) {
-            let stream = Stream { rank: rank.number, source, line: Vec::new() };
+        let out = rank.child.stdout.take().map(|pipe| (OwnedFd::from(pipe), false));
+        let err = rank.child.stderr.take().map(|pipe| (OwnedFd::from(pipe), true));
+        for (pipe, is_error) in out.into_iter().chain(err) {
             // A stream that cannot be made non-blocking would stop all others: it is closed.
-            if set_nonblocking(stream.descriptor()).is_ok() {
-                streams.push(stream);
+            if set_nonblocking(pipe.as_fd()).is_ok() {
+                let (rank, pipe) = (rank.number, File::from(pipe));
+                streams.push(Stream { rank, pipe, is_error, line: Vec::new() });
             }
         }
     }
@@ -132,10 +128,7 @@ pub(crate) fn streams_of(ranks: &mut [Rank]) -> Vec<Stream> {
 
 impl Stream {
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        match &self.source {
-            Source::Out(pipe) => pipe.as_fd(),
-            Source::Err(pipe) => pipe.as_fd(),
-        }
+        self.pipe.as_fd()
     }
 
     /// Forwards available output. Returns false at the end of the stream, or if the reader has
@@ -144,11 +137,7 @@ impl Stream {
     pub(crate) fn pump(&mut self, output: &mut Output) -> bool {
         let mut room = [0_u8; 8192];
         loop {
-            let got = match &mut self.source {
-                Source::Out(pipe) => pipe.read(&mut room),
-                Source::Err(pipe) => pipe.read(&mut room),
-            };
-            match got {
+            match self.pipe.read(&mut room) {
                 Ok(0) => return false,
                 Ok(count) => {
                     if !self.add(room.get(..count).unwrap_or_default(), output) {
@@ -180,9 +169,7 @@ impl Stream {
         if !text.ends_with(b"\n") {
             text.push(b'\n');
         }
-        match self.source {
-            Source::Out(_) => output.out.write(&text),
-            Source::Err(_) => output.err.write(&text),
-        }
+        let target = if self.is_error { &mut output.err } else { &mut output.out };
+        target.write(&text)
     }
 }

@@ -95,25 +95,15 @@ fn end(ranks: &mut [Rank]) {
 
 fn not_started(program: &OsStr, error: &std::io::Error) -> Failure {
     let program = program.to_string_lossy();
-    match error.kind() {
-        ErrorKind::NotFound => Failure {
-            text: match program.contains('/') {
-                true => format!("{program}: there is no such program"),
-                false => {
-                    format!(
-                        "{program}: program not found; check the name, or give a path as \
-                         ./{program}"
-                    )
-                }
-            },
-            code: 127,
-        },
-        ErrorKind::PermissionDenied => Failure {
-            text: format!("{program}: cannot be run: {error}; is it executable?"),
-            code: 126,
-        },
-        _ => Failure { text: format!("{program}: cannot be run: {error}"), code: 126 },
-    }
+    let (why, code) = match error.kind() {
+        ErrorKind::NotFound if program.contains('/') => ("there is no such program".into(), 127),
+        ErrorKind::NotFound => {
+            (format!("program not found; check the name, or give a path as ./{program}"), 127)
+        }
+        ErrorKind::PermissionDenied => (format!("cannot be run: {error}; is it executable?"), 126),
+        _ => (format!("cannot be run: {error}"), 126),
+    };
+    Failure { text: format!("{program}: {why}"), code }
 }
 
 pub(crate) fn job_name() -> std::io::Result<String> {

@@ -79,21 +79,15 @@ pub(crate) fn of_parameter(one: &Value) -> Vec<String> {
     let text = |fact: &str| one[fact].as_str();
     let states = |words: &str| text("text").is_some_and(|text| text.contains(words));
     let mut sentences = Vec::new();
-    match &one["opt"] {
-        _ if states("NULL") => {}
-        Value::Bool(true) => sentences.push("May be NULL.".to_owned()),
-        Value::String(when) if when != "?" => {
-            sentences.push(format!("May be NULL if {}.", condition(when)));
+    for (fact, value) in [("opt", "NULL"), ("in_place", "DTL_IN_PLACE")] {
+        match &one[fact] {
+            _ if states(value) => {}
+            Value::Bool(true) => sentences.push(format!("May be {value}.")),
+            Value::String(when) if when != "?" => {
+                sentences.push(format!("May be {value} if {}.", condition(when)));
+            }
+            _ => {}
         }
-        _ => {}
-    }
-    match &one["in_place"] {
-        _ if states("DTL_IN_PLACE") => {}
-        Value::Bool(true) => sentences.push("May be DTL_IN_PLACE.".to_owned()),
-        Value::String(when) => {
-            sentences.push(format!("May be DTL_IN_PLACE if {}.", condition(when)));
-        }
-        _ => {}
     }
     if let Some(length) = text("len").filter(|length| *length != "?") {
         let count = length.split('*').next().unwrap_or_default();

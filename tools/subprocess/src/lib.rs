@@ -2,17 +2,20 @@
 //! them to processors, and sends them signals. Reads this process's signals from a descriptor
 //! instead of installing signal handlers.
 //!
-//! `start` prepares a command, `signals` sends and receives signals, `cpus` binds processes to
-//! processors, `fd` has functions for file descriptors, `random` creates random numbers for names.
+//! `start` prepares a command, `child` reads the output of a child process and ends it, `signals`
+//! sends and receives signals, `cpus` binds processes to processors, `fd` has functions for file
+//! descriptors, `random` creates random numbers for names.
 //! This crate does not use libdtl, and libdtl does not use this crate: a library must not interfere
 //! with the signals and child processes of the program that uses it.
 
+mod child;
 mod cpus;
 mod fd;
 mod random;
 mod signals;
 mod start;
 
+pub use child::{end, listen};
 pub use cpus::{allowed_cpus, bind};
 pub use fd::{is_open, is_own_peer, set_nonblocking, wait_readable};
 pub use random::random_u64;

@@ -65,7 +65,7 @@ fn rows(wanted: &Model, ranks: &[i32]) -> Outcome<Vec<Row>> {
             sizes.iter().flat_map(|bytes| ranks.iter().map(move |ranks| (op, *ranks, *bytes))),
         );
     }
-    let mut progress = Progress::new(jobs.len()).ticking();
+    let mut progress = Progress::ticking(jobs.len());
     let row = |(op, ranks, bytes)| {
         progress.next(&format!("{op}, {ranks} ranks, {bytes} bytes"));
         row(wanted, op, ranks, bytes)

@@ -5,15 +5,14 @@ use super::run::Run;
 use super::steps::{Plan, Step};
 use crate::options::Report;
 use crate::out::{Outcome, complain};
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::table::bar;
+use indicatif::ProgressBar;
 use std::fs::{self, File};
-use std::io::{IsTerminal, Read};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::{sleep, spawn};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
-use subprocess::{Setup, prepare, send_signal};
+use subprocess::{Setup, end, listen, prepare};
 
 /// Interval at which a child is polled for its exit. It is long, so that the polls do not disturb
 /// the measurement.
@@ -26,7 +25,6 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const PATIENCE: f64 = 60.0;
 /// Time limit for a child to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(3);
-const SIGTERM: i32 = 15;
 
 /// Runs all steps. Returns the results, and messages that name what was not measured.
 pub(crate) fn run(wanted: &Report, folder: &Path) -> Outcome<(Vec<Run>, Vec<String>)> {
@@ -36,7 +34,7 @@ pub(crate) fn run(wanted: &Report, folder: &Path) -> Outcome<(Vec<Run>, Vec<Stri
         "dtl-bench: {} runs, about {total:.0} s; leave the machine alone meanwhile",
         plan.steps.len()
     );
-    let bar = bar(total);
+    let bar = bar(total.ceil() as u64, "{elapsed} of about {len} s {bar:30} {msg}");
     let (mut runs, mut missing, mut spent) = (Vec::new(), plan.missing, 0.0);
     for (number, step) in (1..).zip(&plan.steps) {
         bar.set_message(step.name.clone());
@@ -60,17 +58,6 @@ pub(crate) fn run(wanted: &Report, folder: &Path) -> Outcome<(Vec<Run>, Vec<Stri
     Ok((runs, missing))
 }
 
-fn bar(seconds: f64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(seconds.ceil() as u64);
-    if let Ok(style) = ProgressStyle::with_template("{elapsed} of about {len} s {bar:30} {msg}") {
-        bar.set_style(style);
-    }
-    bar
-}
-
 /// Runs a step to its end. Returns the reason and the step's error output if it fails.
 fn one(step: &Step, kept: &Path, bar: &ProgressBar, spent: f64) -> Result<Run, (String, String)> {
     let silent = |why: String| (why, String::new());
@@ -82,6 +69,7 @@ fn one(step: &Step, kept: &Path, bar: &ProgressBar, spent: f64) -> Result<Run, (
     // Else ranks would go on without a report, and spoil what is measured next.
     prepare(&mut command, Setup { is_launcher: true, ..Setup::default() });
     let mut child = command.spawn().map_err(|error| silent(error.to_string()))?;
+    // A pipe, not a file: the error may be that the disk is full.
     let said = child.stderr.take().map(listen);
     let outcome = wait(child, step, bar, spent);
     let text = said.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
@@ -89,18 +77,6 @@ fn one(step: &Step, kept: &Path, bar: &ProgressBar, spent: f64) -> Result<Run, (
         drop(fs::remove_file(kept));
         (why, text.trim_end().to_owned())
     })
-}
-
-/// Collects the standard error of a child through a pipe, not in a file, because the error may be
-/// that the disk is full.
-fn listen(mut pipe: ChildStderr) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    spawn(move || {
-        let mut said = Vec::new();
-        let _ = pipe.read_to_end(&mut said); // what came before a failure counts
-        let _ = sender.send(String::from_utf8_lossy(&said).into_owned()); // nobody may wait any more
-    });
-    receiver
 }
 
 fn wait(mut child: Child, step: &Step, bar: &ProgressBar, spent: f64) -> Outcome {
@@ -112,25 +88,10 @@ fn wait(mut child: Child, step: &Step, bar: &ProgressBar, spent: f64) -> Outcome
             return if status.success() { Ok(()) } else { Err(status.to_string()) };
         }
         if begin.elapsed() > limit {
-            end(child);
+            drop(end(&mut child, GRACE));
             return Err(format!("it did not end within {:.0} s", limit.as_secs_f64()));
         }
         bar.set_position((spent + begin.elapsed().as_secs_f64().min(step.seconds)) as u64);
         sleep(LOOK);
     }
-}
-
-/// Ends a launcher with SIGTERM, so that the launcher can end its ranks; after SIGKILL, the ranks
-/// could continue to run. Sends SIGKILL only if the launcher does not exit within `GRACE`.
-fn end(mut child: Child) {
-    send_signal(child.id(), SIGTERM);
-    let begin = Instant::now();
-    while begin.elapsed() < GRACE {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        sleep(LOOK);
-    }
-    drop(child.kill());
-    drop(child.wait());
 }

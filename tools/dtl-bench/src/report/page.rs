@@ -142,8 +142,11 @@ fn title(run: &Run) -> String {
 /// unknown).
 fn group(title: &str, runs: &[&Run]) -> String {
     let transports: BTreeSet<&str> = runs.iter().map(|run| run.text("transport")).collect();
-    let transports =
+    let mut transports =
         transports.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+    if !transports.is_empty() {
+        transports += ".\n";
+    }
     let mut text = String::new();
     for regime in SHOWN {
         let is_there = |run: &&&Run| run.rows.iter().any(|row| row.at(regime).is_some());
@@ -151,18 +154,11 @@ fn group(title: &str, runs: &[&Run]) -> String {
         if there.is_empty() {
             continue;
         }
-        let is_known = regime != Regime::Unknown;
-        put(
-            &mut text,
-            &format!(
-                "\n## {title}{}",
-                if is_known { format!(", {}", regime.name()) } else { String::new() }
-            ),
-        );
-        put(
-            &mut text,
-            &if transports.is_empty() { String::new() } else { format!("{transports}.\n") },
-        );
+        let place = match regime {
+            Regime::Unknown => String::new(),
+            known => format!(", {}", known.name()),
+        };
+        text += &format!("\n## {title}{place}\n{transports}\n");
         if there.iter().any(|run| run.shared_processors().is_some()) {
             put(
                 &mut text,

@@ -7,7 +7,7 @@ use crate::machine;
 use crate::options::{Launcher, Part, Report};
 use crate::out::Outcome;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Sizes for the plots, in addition to the sizes of the tests.
 const CURVE: &str = "1,256,4KiB,16KiB,256KiB,4MiB";
@@ -22,16 +22,9 @@ const CROWDS: [&str; 2] = ["4", "8"];
 const OVER: [&str; 4] = ["--only", "latency,bandwidth,rate", "--sizes", "8,64KiB,1MiB"];
 const OVER_ROWS: usize = 7;
 /// Options that select the measurements of the copy methods of large messages.
-const METHODS: [&str; 8] = [
-    "comm",
-    "-n",
-    "2",
-    "--vs",
-    "methods",
-    "--only",
-    "latency,bandwidth,bidirectional,bcast,reduce,allreduce,allgather,alltoall",
-    "--sizes=32KiB,64KiB,256KiB,1MiB,8MiB",
-];
+const METHODS: &str = "comm -n 2 --vs methods \
+    --only latency,bandwidth,bidirectional,bcast,reduce,allreduce,allgather,alltoall \
+    --sizes=32KiB,64KiB,256KiB,1MiB,8MiB";
 const METHODS_ROWS: usize = 8 * 5;
 /// Options that select the measurements for UCX. Each batch of UCX measurements starts two
 /// processes.
@@ -82,14 +75,10 @@ impl Plan {
         if launchers.is_empty() {
             plan.without();
         }
-        plan.add(
-            Part::Threads,
-            "threads",
-            None,
-            &["comm", "--kind", "threads", "-n", "2"],
-            (COMM_ROWS, 1),
-        );
-        plan.add(Part::Methods, "methods", None, &METHODS, (METHODS_ROWS, 4));
+        let threads = ["comm", "--kind", "threads", "-n", "2"];
+        plan.add(Part::Threads, "threads", None, &threads, (COMM_ROWS, 1));
+        let methods: Vec<&str> = METHODS.split(' ').collect();
+        plan.add(Part::Methods, "methods", None, &methods, (METHODS_ROWS, 4));
         if wanted.only.is_empty() || wanted.only.contains(&Part::Ucx) {
             plan.ucx();
         }
@@ -178,13 +167,7 @@ impl Plan {
     }
 
     fn ucx(&mut self) {
-        if Command::new("ucx_perftest")
-            .arg("-h")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_err()
-        {
+        if Command::new("ucx_perftest").arg("-h").output().is_err() {
             self.missing.push("UCX: ucx_perftest is not installed (ucx-utils)".to_owned());
             return;
         }
@@ -206,10 +189,9 @@ impl Plan {
                 continue;
             }
             self.add(Part::Alloc, &format!("alloc-{name}"), None, &["alloc"], (ALLOC_ROWS, 2));
-            let step = self.steps.last_mut();
-            step.into_iter().for_each(|step| {
-                step.variables.push(("LD_PRELOAD".to_owned(), library.to_owned()))
-            });
+            if let Some(step) = self.steps.last_mut() {
+                step.variables.push(("LD_PRELOAD".to_owned(), library.to_owned()));
+            }
         }
     }
 }
@@ -230,13 +212,11 @@ fn launchers(named: &[Launcher]) -> Vec<Launcher> {
         return named.to_vec();
     }
     let is_there = |name: &&str| in_path(name).is_some();
-    let particular: Vec<&str> =
-        ["mpirun.openmpi", "mpirun.mpich"].into_iter().filter(is_there).collect();
-    let found = if particular.is_empty() {
-        ["mpirun"].into_iter().filter(is_there).collect()
-    } else {
-        particular
-    };
+    let mut found = vec!["mpirun.openmpi", "mpirun.mpich"];
+    found.retain(is_there);
+    if found.is_empty() {
+        found.extend(Some("mpirun").filter(is_there));
+    }
     let launcher = |name: &str| Launcher { variables: Vec::new(), words: vec![name.to_owned()] };
     found.into_iter().map(launcher).collect()
 }

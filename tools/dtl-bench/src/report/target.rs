@@ -17,12 +17,14 @@ pub(crate) enum By {
     Most,
 }
 
+/// Sizes, in bytes, to which a target applies; empty: all sizes.
+type Sizes = &'static [u64];
+
 /// Performance target of one or more rows of a report.
 pub(crate) struct Target {
     of: Of,
     test: &'static str,
-    /// Sizes, in bytes, to which the target applies; empty: all sizes.
-    bytes: &'static [u64],
+    bytes: Sizes,
     pub(crate) by: By,
     /// Name of the library to compare with; empty: all such libraries.
     peer: &'static str,
@@ -30,44 +32,33 @@ pub(crate) struct Target {
     far: f64,
 }
 
-const fn target(of: Of, test: &'static str, bytes: &'static [u64], near: f64, far: f64) -> Target {
+const fn target(of: Of, test: &'static str, bytes: Sizes, near: f64, far: f64) -> Target {
     Target { of, test, bytes, by: By::Ratio, peer: "", near, far }
 }
 
 /// Creates a target for a test of messages between two processes, with a limit for each regime
 /// (class of the distance between the processors: near or far).
-const fn pair(test: &'static str, bytes: &'static [u64], near: f64, far: f64) -> Target {
+const fn pair(test: &'static str, bytes: Sizes, near: f64, far: f64) -> Target {
     target(Of::Pair, test, bytes, near, far)
 }
 
 /// Creates a target for a measurement within one process. The limit `ratio` applies to the
 /// library's value divided by the value measured with the library `peer`. It is the same in all
 /// regimes (near and far processors).
-const fn local(
-    peer: &'static str,
-    test: &'static str,
-    bytes: &'static [u64],
-    ratio: f64,
-) -> Target {
+const fn local(peer: &'static str, test: &'static str, bytes: Sizes, ratio: f64) -> Target {
     Target { peer, ..target(Of::Process, test, bytes, ratio, ratio) }
 }
 
-const fn at_most(
-    of: Of,
-    test: &'static str,
-    bytes: &'static [u64],
-    by: By,
-    nanoseconds: f64,
-) -> Target {
-    Target { of, test, bytes, by, peer: "", near: nanoseconds, far: nanoseconds }
+const fn at_most(of: Of, test: &'static str, bytes: Sizes, by: By, nanoseconds: f64) -> Target {
+    Target { by, ..target(of, test, bytes, nanoseconds, nanoseconds) }
 }
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
-const ANY: &[u64] = &[];
+const ANY: Sizes = &[];
 /// Data sizes, in bytes, of large collectives.
-const LARGE: &[u64] = &[64 * KIB, MIB];
-const SMALL: &[u64] = &[8, KIB];
+const LARGE: Sizes = &[64 * KIB, MIB];
+const SMALL: Sizes = &[8, KIB];
 const LIBC: &str = "malloc (libc";
 
 const TARGETS: &[Target] = &[

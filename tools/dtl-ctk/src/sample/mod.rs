@@ -88,6 +88,7 @@ impl Parts {
     /// process.
     pub(crate) fn for_ranks(ranks: u64) -> Parts {
         let (allocations, destroyed) = Default::default();
+        let state = State { job: Job::new(ranks, false), allocations, destroyed };
         let mut comm = minimal::table();
         window::add_to(&mut comm);
         Parts {
@@ -102,11 +103,7 @@ impl Parts {
             tail: None,
             memory_tail: None,
             // Backends live until the process ends.
-            state: Box::leak(Box::new(State {
-                job: Job::new(ranks, false),
-                allocations,
-                destroyed,
-            })),
+            state: Box::leak(Box::new(state)),
         }
     }
 
@@ -123,12 +120,8 @@ impl Parts {
         let dtl_device_vtable_t { count, set, get, .. } = self.device;
         self.device = dtl_device_vtable_t { count, set, get, ..DTL_DEVICE_VTABLE_INIT };
         self.memory.memory_info = None;
-        let copy = self.transfer.copy;
-        self.transfer = dtl_transfer_vtable_t {
-            copy,
-            prefetch: self.transfer.prefetch,
-            ..DTL_TRANSFER_VTABLE_INIT
-        };
+        let dtl_transfer_vtable_t { copy, prefetch, .. } = self.transfer;
+        self.transfer = dtl_transfer_vtable_t { copy, prefetch, ..DTL_TRANSFER_VTABLE_INIT };
         let exec = &mut self.exec;
         (exec.stream_query, exec.stream_wait_event, exec.stream_host_callback) = (None, None, None);
         (exec.event_sync, exec.event_elapsed, exec.launch) = (None, None, None);
