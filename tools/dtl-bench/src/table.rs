@@ -121,7 +121,7 @@ fn text(table: &Table) -> String {
         "test", "bytes", "unit", "regime", "n", "dtl p10", "best", "median"
     );
     for peer in &peers {
-        text += &format!("{:>12}{:>8}", format!("{peer} p10"), "ratio");
+        text += &format!("{:>14}{:>8}", format!("{peer} p10"), "ratio");
     }
     text.push('\n');
     for line in &table.lines {
@@ -152,7 +152,7 @@ fn row(line: &Line, regime: Regime, sides: &[Summary]) -> String {
         text += &format!("{:>10}", digits(of(value)));
     }
     for peer in peers {
-        text += &format!("{:>12}{:>8.2}", digits(of(peer.p10)), of(own.p10) / of(peer.p10));
+        text += &format!("{:>14}{:>8.2}", digits(of(peer.p10)), of(own.p10) / of(peer.p10));
     }
     text
 }

@@ -281,7 +281,7 @@ fn a_report_that_runs_its_parts() {
     assert!(output.status.success() && err(&output).contains("2 runs, about"), "{output:?}");
     let page = folder.text("performance.md");
     assert!(
-        page.contains("## Copies\n")
+        page.contains("## Copies, ")
             && page.contains("| memcpy |")
             && page.contains("| stream_query |"),
         "{page}"

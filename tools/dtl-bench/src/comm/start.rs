@@ -10,8 +10,9 @@ use super::{Peer, Rank, probe_between};
 use crate::machine;
 use crate::options::{Comm, CommPeer};
 use crate::out::{Outcome, Stop, complain};
+use crate::probe::{self, Probe};
 use crate::table::Table;
-use crate::{library::call, probe, table};
+use crate::{library::call, table};
 use dtl::tooling::os::SharedMapping;
 use dtl_sys::{dtl_finalize, dtl_init};
 use serde_json::{Value, json};
@@ -180,8 +181,10 @@ fn one(
     if !wanted.place.no_pin {
         machine::pin(place.rank as usize);
     }
-    let probe = probe_between(&ours, shared, processors)?;
-    let head = head(wanted, &ours, peer.as_deref(), (processors, probe.as_ref().err()));
+    let mut probe = probe_between(&ours, shared, processors)?;
+    let round_trip = probe.as_mut().ok().map(Probe::round_trip);
+    let mut head = head(wanted, &ours, peer.as_deref(), (processors, probe.as_ref().err()));
+    head["round_trip_ns"] = round_trip.map(f64::round).into();
     if place.rank == 0 {
         if place.is_crowded {
             complain!(

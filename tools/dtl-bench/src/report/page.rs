@@ -6,8 +6,9 @@ use super::verdict::{self, SHOWN};
 use crate::machine;
 use crate::stats::Regime;
 use crate::table::digits;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::iter;
 
 const METHOD: &str = "\
 ## How it was measured
@@ -53,16 +54,14 @@ pub(crate) struct Parts<'a> {
 /// Formats the complete page.
 pub(crate) fn text(parts: &Parts) -> String {
     let runs = parts.runs;
-    let machines: BTreeSet<String> =
-        runs.iter().map(|run| machine::line(&run.head["machine"])).collect();
     let versions: BTreeSet<&str> = runs.iter().map(|run| run.text("version")).collect();
-    let machines = machines.into_iter().collect::<Vec<_>>().join("; ");
     let versions = versions.into_iter().collect::<Vec<_>>().join("; ");
     let mut text = format!(
-        "# Performance\n\nResults of libdtl {versions} on one kind of machine: {machines}. \
-         `dtl-bench report` writes the same page for yours. *near* and *far* are the distance \
+        "# Performance\n\nResults of libdtl {versions} on:\n\n{}\n\
+         `dtl-bench report` writes the same page for your machine. *near* and *far* are the distance \
          between the two processors; numbers in parentheses are ratios dtl / peer ([How it was \
-         measured](#how-it-was-measured)).\n"
+         measured](#how-it-was-measured)).\n",
+        machines(runs)
     );
     if !parts.pictures.is_empty() {
         text += "\n## Latency and bandwidth\n\n";
@@ -79,6 +78,21 @@ pub(crate) fn text(parts: &Parts) -> String {
     }
     parts.missing.iter().for_each(|missing| put(&mut text, &format!("- {missing}")));
     text + "\n" + METHOD
+}
+
+/// Lists the kinds of machine: the processors, and the rates at which kind "shm" copies a message of
+/// 1 MiB by each method, near and far.
+fn machines(runs: &[Run]) -> String {
+    let mut kinds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for run in runs {
+        let rates = kinds.entry(machine::line(&run.head["machine"])).or_default();
+        rates.extend(SHOWN.into_iter().filter_map(|regime| run.copy_rates(regime)));
+    }
+    let line = |(machine, rates): (String, BTreeSet<String>)| {
+        let parts: Vec<String> = iter::once(machine).chain(rates).collect();
+        format!("- {}\n", parts.join("; "))
+    };
+    kinds.into_iter().map(line).collect()
 }
 
 /// Returns true if the run has only rows of the tests latency and bandwidth, and another run with
@@ -109,7 +123,7 @@ fn put(text: &mut String, line: &str) {
 fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
     let mut groups: Vec<(String, Vec<&Run>)> = Vec::new();
     for run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {
-        let title = title(run);
+        let title = format!("{}, {}", title(run), machine::name(&run.head["machine"]));
         match groups.iter_mut().find(|group| group.0 == title) {
             Some(group) => group.1.push(run),
             None => groups.push((title, vec![run])),

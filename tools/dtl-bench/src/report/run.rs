@@ -7,6 +7,8 @@ use crate::table::Unit;
 use serde_json::Value;
 use std::path::Path;
 
+const MIB: u64 = 1 << 20;
+
 /// Configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Of {
@@ -108,6 +110,20 @@ impl Run {
     pub(crate) fn shared_processors(&self) -> Option<u64> {
         let usable = self.head["machine"]["usable_cpus"].as_u64()?;
         self.head["ranks"].as_u64().filter(|&ranks| ranks > usable).map(|_| usable)
+    }
+
+    /// Describes the rate of each copy method of kind "shm" in a regime, for the latency of 1 MiB;
+    /// `None` if the run has not measured it.
+    pub(crate) fn copy_rates(&self, regime: Regime) -> Option<String> {
+        let is_it = |row: &&Value| row["test"] == "latency" && row["bytes"] == MIB;
+        let row = self.head["rows"].as_array()?.iter().filter(|_| self.of() == Of::Methods);
+        let sides = row.filter(is_it).find_map(|row| row["regimes"][regime.name()].as_object())?;
+        let rate = |(name, side): (&String, &Value)| {
+            Some(format!("{name} {:.1} GB/s", MIB as f64 / side["p10_ns"].as_f64()?))
+        };
+        let rates: Vec<String> =
+            sides.iter().filter(|side| side.0 != "dtl").filter_map(rate).collect();
+        Some(format!("{}: {}", regime.name(), rates.join(", ")))
     }
 
     /// Returns the measured subcommand: "comm", "alloc" and so on.
