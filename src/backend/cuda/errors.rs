@@ -93,9 +93,7 @@ impl Functions {
         };
         let name = text_of(self.cuGetErrorName)
             .unwrap_or_else(|| "a code that the driver has no name for".into());
-        match text_of(self.cuGetErrorString) {
-            Some(text) => format!("CUDA says {name} ({code}), {text}"),
-            None => format!("CUDA says {name} ({code})"),
-        }
+        let text = text_of(self.cuGetErrorString).map(|text| format!(", {text}"));
+        format!("CUDA says {name} ({code}){}", text.unwrap_or_default())
     }
 }

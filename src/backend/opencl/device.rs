@@ -42,7 +42,7 @@ impl Devices for ClDriver {
     }
 
     fn synchronize(&self, device: i32) -> Result<()> {
-        self.copies_so_far(device)?.map_or(Ok(()), |queue| queue.finish())
+        self.card(device)?.copies.get().map_or(Ok(()), |queue| queue.finish())
     }
 
     fn dlpack(&self, device: i32) -> Result<(i32, i32)> {

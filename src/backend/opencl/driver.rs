@@ -77,7 +77,7 @@ pub struct Card {
     /// True if a queue of the device can have a priority (extension cl_khr_priority_hints).
     has_priorities: bool,
     /// Internal queue for copies that the calling thread waits for.
-    copies: TryOnce<Arc<ClQueue>>,
+    pub(super) copies: TryOnce<Arc<ClQueue>>,
 }
 
 impl driver::Driver for ClDriver {
@@ -159,11 +159,6 @@ impl ClDriver {
             .copies
             .get_or_make(|| ClQueue::create(self, device, 0).map(Arc::new));
         queue.cloned()
-    }
-
-    /// Returns the internal copy queue of `device`; `None` if it has not been created.
-    pub(super) fn copies_so_far(&self, device: i32) -> Result<Option<Arc<ClQueue>>> {
-        Ok(self.card(device)?.copies.get().cloned())
     }
 
     /// Queries a numeric property of a device.

@@ -25,13 +25,6 @@ pub(super) type Origin = Option<Addr>;
 /// Allocation of backend "opencl".
 pub(super) type Block = driver::Block<Origin>;
 
-impl Block {
-    /// Returns true if the allocation is pinned host memory.
-    pub(super) fn is_pinned(&self) -> bool {
-        self.origin.is_some()
-    }
-}
-
 /// Returns the clSVMAlloc flags for memory kind `kind`; NOT_SUPPORTED if `card` lacks the kind.
 fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<cl_ulong> {
     if kind != DTL_MEMORY_DEVICE && kind != DTL_MEMORY_MANAGED {

@@ -25,7 +25,7 @@ impl OpenCl {
     fn shared(&self, side: CopySide) -> Result<Option<(i32, usize)>> {
         let driver = self.driver.get()?;
         let device = match self.blocks.find(side.region.addr()) {
-            Some(block) if block.is_pinned() => return Ok(None),
+            Some(block) if block.origin.is_some() => return Ok(None), // pinned host memory
             Some(block) => block.device,
             None if !matches!(side.kind, DTL_MEMORY_DEVICE | DTL_MEMORY_MANAGED) => {
                 return Ok(None);

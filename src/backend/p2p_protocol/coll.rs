@@ -9,10 +9,6 @@ use crate::runtime::comm::coll::CollCall;
 use crate::runtime::component::{Completion, OpId};
 
 impl Engine {
-    pub(super) fn takes_collective(&mut self, call: &CollCall<'_>) -> Result<bool> {
-        self.wire.collectives().map_or(Ok(false), |collectives| collectives.takes(call))
-    }
-
     pub(super) fn start_collective(&mut self, call: &CollCall<'_>) -> Result<OpId> {
         self.check_working()?;
         // All ranks start them in one order, so none overtakes one that waits.

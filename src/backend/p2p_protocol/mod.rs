@@ -380,7 +380,9 @@ impl Liveness for P2pTransport {
 
 impl NativeCollectives for P2pTransport {
     fn refuses(&self, call: &CollCall<'_>) -> Result<Option<Refusal>> {
-        let is_taken = self.engine.with(|engine| engine.takes_collective(call))?;
+        let is_taken = self.engine.with(|engine| {
+            engine.wire.collectives().map_or(Ok(false), |collectives| collectives.takes(call))
+        })?;
         Ok((!is_taken).then_some("the transport does not execute it".into()))
     }
 

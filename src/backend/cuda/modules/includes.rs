@@ -271,10 +271,7 @@ fn skip_blanks(mut text: &[u8]) -> &[u8] {
 fn joined(text: &[u8]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(text.len());
     for line in text.split_inclusive(|byte| *byte == b'\n') {
-        match line.trim_ascii_end().strip_suffix(b"\\") {
-            Some(begun) => lines.extend_from_slice(begun),
-            None => lines.extend_from_slice(line),
-        }
+        lines.extend_from_slice(line.trim_ascii_end().strip_suffix(b"\\").unwrap_or(line));
     }
     lines
 }

@@ -19,22 +19,17 @@ pub(super) fn entries(text: &[u8]) -> Entries {
             continue;
         }
         let behind = behind.trim_start();
-        let end = behind.find(|letter: char| !is_of_name(letter)).unwrap_or(behind.len());
+        let is_of_name =
+            |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '$' | '%');
+        let end = behind.find(|letter| !is_of_name(letter)).unwrap_or(behind.len());
         let (name, behind) = behind.split_at(end);
-        let list = match behind.trim_start().strip_prefix('(') {
-            Some(list) => list.split(')').next().unwrap_or_default(),
-            None => "",
-        };
-        let parameters = list.split(',').filter(|one| !one.trim().is_empty());
+        let list = behind.trim_start().strip_prefix('(').and_then(|list| list.split(')').next());
+        let parameters = list.unwrap_or_default().split(',').filter(|one| !one.trim().is_empty());
         if let Some(sizes) = parameters.map(size).collect::<Option<Vec<u64>>>() {
             found.insert(name.to_owned(), sizes);
         }
     }
     found
-}
-
-fn is_of_name(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '$' | '%')
 }
 
 /// Returns PTX source `text` without its comments and quoted strings.

@@ -125,6 +125,7 @@ impl Rail {
         }
         // From here on, dropping the `Rail` closes the device.
         std::mem::forget(opened);
+        let mtu = config.mtu.map(|bytes| (bytes.max(256) / 256).ilog2() + MTU_256);
         Ok(Rail {
             calls,
             context,
@@ -135,7 +136,7 @@ impl Rail {
             gid,
             gid_index,
             lid: attr.lid,
-            mtu: mtu_code(config.mtu).unwrap_or(attr.active_mtu).min(attr.active_mtu),
+            mtu: mtu.unwrap_or(attr.active_mtu).min(attr.active_mtu),
             layer: attr.link_layer,
             limits,
             max_message: attr.max_msg_sz as usize,
@@ -317,10 +318,6 @@ fn no_dmabuf() -> Error {
         "device_memory (DTL_RDMA_DEVICE_MEMORY) is dmabuf, and this libibverbs.so.1 has no \
          ibv_reg_dmabuf_mr: use rdma-core 34 or newer, or DTL_RDMA_STAGED (staged)",
     )
-}
-
-fn mtu_code(bytes: Option<u32>) -> Option<u32> {
-    bytes.map(|bytes| (bytes.max(256) / 256).ilog2() + MTU_256)
 }
 
 /// Registered memory.
