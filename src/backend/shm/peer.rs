@@ -116,9 +116,9 @@ pub(super) struct Link {
     pub(super) answers: VecDeque<OpId>,
     /// Rendezvous sends whose data is being copied in fragments, in round-robin order.
     pub(super) streams: VecDeque<OpId>,
-    /// Number of large messages from the peer whose transfer has begun and has not ended, and how
-    /// many of them are measured.
+    /// Number of large messages from the peer whose transfer has begun and has not ended.
     transfers: u32,
+    /// Number of those that are measured.
     measured: u32,
     /// Time at which a transfer has ended while others were measured, in nanoseconds.
     ended_ns: u64,

@@ -236,7 +236,7 @@ pub(crate) enum Part {
     Threads,
     /// Overhead of the communicator kind mpi over direct calls to each MPI
     Mpi,
-    /// Collectives with small messages and 4 or 8 ranks
+    /// Collectives with small messages and 4 to 32 ranks
     Crowd,
     /// Large messages, against each copy method
     Methods,

@@ -196,7 +196,8 @@ impl CopyTimes {
         let index = class_of(len);
         let class = self.classes.get_mut(index)?;
         let (best, _) = class.best();
-        if class.reported == Some(best) || class.times.iter().any(|time| time.retry_at == 0) {
+        let is_tried = class.trial.is_none() && class.times.iter().all(|time| time.retry_at > 0);
+        if class.reported == Some(best) || !is_tried {
             return None;
         }
         class.reported = Some(best);

@@ -17,7 +17,7 @@ const COMM_ROWS: usize = 32;
 /// Options that select collectives with small messages, for ranks that share processors.
 const CROWD: [&str; 4] = ["--only", "barrier,allreduce,bcast,reduce", "--sizes", "8,1KiB"];
 const CROWD_ROWS: usize = 7;
-const CROWDS: [&str; 2] = ["4", "8"];
+const CROWDS: [&str; 4] = ["4", "8", "16", "32"];
 /// Options for measuring the library's overhead when it sends its messages through an MPI library.
 const OVER: [&str; 4] = ["--only", "latency,bandwidth,rate", "--sizes", "8,64KiB,1MiB"];
 const OVER_ROWS: usize = 7;
