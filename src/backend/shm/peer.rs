@@ -171,8 +171,7 @@ impl Link {
     /// Returns the method that this rank has chosen for the next message of `len` bytes from the
     /// peer.
     pub(super) fn chosen(&self, len: usize) -> CopyMethod {
-        let transfers = self.transfers;
-        self.times.as_ref().map_or(CopyMethod::Cells, |times| times.method(len, transfers))
+        self.times.as_ref().map_or(CopyMethod::Cells, |times| times.method(len, self.transfers))
     }
 
     /// Returns the method that the peer has chosen for the next message of `len` bytes to the peer.

@@ -46,7 +46,7 @@ const METHODS: [CopyMethod; 3] = [Cells, Split, Get];
 const CLASSES: usize = 9;
 /// Maximum number of measured messages of a trial.
 const TRIAL: u32 = 8;
-/// A trial ends after this many messages that do not shorten its time by an eighth.
+/// A trial ends after this many messages in a row that do not shorten its time by an eighth.
 const MISSES: u32 = 2;
 /// Outside trials, one of this many messages of a size class is measured.
 const SAMPLE: u64 = 8;

@@ -69,12 +69,13 @@ impl Ours {
     }
 
     /// Creates one communicator for each copy method of kind "shm", which uses only this method for
-    /// large messages. Call it before other threads of this process read environment variables.
+    /// large messages. Call it while this process has one thread.
     pub(crate) fn with_each_method() -> Outcome<Vec<Ours>> {
         let variable = "DTL_SHM_COPY";
         let before = std::env::var_os(variable);
         let forced = ["cells", "cma_get", "cma_split"].map(|name| {
-            // SAFETY: the caller ensures that no other thread reads or writes the environment.
+            // SAFETY: no other thread reads or writes the environment: a rank has one thread here,
+            // because neither this program nor kind "shm" has started any.
             unsafe { std::env::set_var(variable, name) };
             let mut ours = Ours::open("shm")?;
             ours.name = name;

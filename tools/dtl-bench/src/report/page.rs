@@ -80,13 +80,18 @@ pub(crate) fn text(parts: &Parts) -> String {
     text + "\n" + METHOD
 }
 
-/// Lists the kinds of machine: the processors, and the rates at which kind "shm" copies a message of
-/// 1 MiB by each method, near and far.
+/// Lists the kinds of machine: the processors, the rates at which kind "shm" copies a message of
+/// 1 MiB by each method, near and far, and the round trip of a cache line in the same run.
 fn machines(runs: &[Run]) -> String {
     let mut kinds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for run in runs {
         let rates = kinds.entry(machine::line(&run.head["machine"])).or_default();
         rates.extend(SHOWN.into_iter().filter_map(|regime| run.copy_rates(regime)));
+        if run.of() == Of::Methods {
+            rates.extend(run.head["round_trip_ns"].as_f64().map(|ns| {
+                format!("round trip of a cache line {ns} ns at the beginning of the run")
+            }));
+        }
     }
     let line = |(machine, rates): (String, BTreeSet<String>)| {
         let parts: Vec<String> = iter::once(machine).chain(rates).collect();

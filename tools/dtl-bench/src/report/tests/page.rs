@@ -33,7 +33,7 @@ fn kinds_of_machine_have_their_rates_and_their_own_tables() {
     let run = |cpu: &str, auto: u64| {
         let text = format!(
             r#"{{"measured": "comm", "kind": "shm", "ranks": 2, "version": "1", "machine": {{"cpu": "{cpu}"}},
-            "peer": {{"name": "methods"}}, "rows": [{{"test": "latency", "bytes": 1048576, "unit": "us",
+            "round_trip_ns": 128, "peer": {{"name": "methods"}}, "rows": [{{"test": "latency", "bytes": 1048576, "unit": "us",
             "regimes": {{"near": {{"dtl": {{"p10_ns": {auto}, "count": 20}}, "cells": {{"p10_ns": 52429}},
             "cma_get": {{"p10_ns": 104858}}, "cma_split": {{"p10_ns": 60000}}}}}}}}]}}"#
         );
@@ -43,7 +43,7 @@ fn kinds_of_machine_have_their_rates_and_their_own_tables() {
     let page =
         super::text(&Parts { runs: &runs, missing: &[], notes: &Notes::default(), pictures: &[] });
     for part in [
-        "near: cells 20.0 GB/s, cma_get 10.0 GB/s, cma_split 17.5 GB/s",
+        "near: cells 20.0 GB/s, cma_get 10.0 GB/s, cma_split 17.5 GB/s; round trip of a cache line 128 ns",
         "## Choice of the copy method, kind shm, X, near\n",
         "## Choice of the copy method, kind shm, Y, near\n",
         "| best forced method |",
