@@ -168,8 +168,7 @@ impl Link {
         !(self.starts.is_empty() && self.answers.is_empty() && self.streams.is_empty())
     }
 
-    /// Returns the method that this rank has chosen for the next message of `len` bytes from the
-    /// peer.
+    /// Returns the method that this rank has chosen for messages of `len` bytes from the peer.
     pub(super) fn chosen(&self, len: usize) -> CopyMethod {
         self.times.as_ref().map_or(CopyMethod::Cells, |times| times.method(len, self.transfers))
     }
