@@ -39,6 +39,7 @@ pub(crate) fn run(case: &str) {
         "sender_away" => large::sender_away(),
         "reading_is_forbidden_later" => large::reading_is_forbidden_later(),
         "writing_is_forbidden" => large::writing_is_forbidden(),
+        "both_ways" => large::both_ways(),
         "chosen_method" => large::chosen_method(),
         "no_cells" => large::no_cells(),
         "parts" => parts::shared(),
@@ -194,6 +195,7 @@ fn big(comm: &Rank) {
     const LEN: usize = 64 << 20;
     let expected = match std::env::var("DTL_SHM_COPY").as_deref() {
         Ok("cells") => "two copies (DTL_SHM_COPY=cells)",
+        Ok("cells_nt") => "two copies (DTL_SHM_COPY=cells_nt)",
         Ok("cma_get") => "one copy by the receiver (DTL_SHM_COPY=cma_get)",
         Ok(_) => "one copy by sender and receiver (DTL_SHM_COPY=cma_split)",
         Err(_) => "one copy (process_vm_readv, process_vm_writev) or two",
@@ -552,7 +554,9 @@ fn one_off() {
 fn different_copy_methods() {
     let rank: usize = std::env::var("DTL_RANK").expect("rank").parse().expect("a number");
     // SAFETY: no other thread of this process reads the environment now.
-    unsafe { std::env::set_var("DTL_SHM_COPY", ["cma_get", "cma_split", "auto"][rank]) };
+    unsafe {
+        std::env::set_var("DTL_SHM_COPY", ["cma_get", "cma_split", "cells_nt", "auto"][rank])
+    };
     traffic(&open());
 }
 

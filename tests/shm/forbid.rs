@@ -3,6 +3,15 @@
 
 /// Makes the calling thread's later system calls of this number fail with this error.
 pub(crate) fn forbid(call: libc::c_long, errno: i32) {
+    filter(call, libc::SECCOMP_RET_ERRNO | errno as u32);
+}
+
+/// Makes the process end by SIGSYS at the calling thread's next system call of this number.
+pub(crate) fn end_at(call: libc::c_long) {
+    filter(call, libc::SECCOMP_RET_KILL_PROCESS);
+}
+
+fn filter(call: libc::c_long, action: u32) {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
@@ -10,7 +19,7 @@ pub(crate) fn forbid(call: libc::c_long, errno: i32) {
     let mut steps = [
         step(LOAD, 0, 0), // the call's number is the first word
         libc::sock_filter { code: IF_EQUAL, jt: 0, jf: 1, k: call as u32 },
-        step(RETURN, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        step(RETURN, 0, action),
         step(RETURN, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };

@@ -2,7 +2,7 @@
 //! for cells, with more messages than cells, and when a rank ends in the middle of a message.
 
 use crate::cases::{barrier, exchange};
-use crate::forbid::forbid;
+use crate::forbid::{end_at, forbid};
 use crate::rank::*;
 use dtl::abi::status::*;
 use dtl::runtime::component::{OpId, SendMode};
@@ -86,16 +86,44 @@ pub(crate) fn writing_is_forbidden() {
     }
 }
 
+/// Tests that of two messages in opposite directions each is read by its receiver: a write to the
+/// other rank's memory ends the process.
+pub(crate) fn both_ways() {
+    const LEN: usize = 1 << 20;
+    let comm = &open();
+    barrier(comm);
+    if comm.properties().description.contains("two copies (") {
+        println!("skipped: {}", comm.properties().description);
+        return;
+    }
+    let other = 1 - comm.rank();
+    let seed = |rank: i32| 5 + rank as u64 * 2;
+    let (data, into) = (Buffer::filled(LEN, seed(comm.rank())), Buffer::new(LEN));
+    end_at(libc::SYS_process_vm_writev);
+    let ops = [receive(comm, &into, from(other, 1)), send(comm, &data, other, 1)];
+    ops.map(|op| assert_eq!(wait(comm, op).status, DTL_SUCCESS));
+    assert!(into.holds(LEN, seed(other)));
+    barrier(comm);
+}
+
 /// Tests that `dtl_explain` reports the choice of the copy method, which is made only where the
 /// kernel's copies are permitted.
 pub(crate) fn chosen_method() {
     let comm = &open();
-    (0..40).for_each(|_| exchange(comm, 1_000_000));
+    let (data, into) = (Buffer::filled(1_000_000, 31), Buffer::new(1_000_000));
+    for turn in 0..200 {
+        let other = 1 - comm.rank();
+        let op = match turn % 2 == comm.rank() {
+            true => send(comm, &data, other, 1),
+            false => receive(comm, &into, from(other, 1)),
+        };
+        assert_eq!(wait(comm, op).status, DTL_SUCCESS);
+    }
     let topic = format!("copies of messages of 512 to 1024 KiB from rank {}: ", 1 - comm.rank());
     let text = dtl::runtime::explain::text();
     let is_measured = comm.properties().description.contains("whichever is faster");
     assert_eq!(text.contains(&topic), is_measured, "{text}");
-    let methods = ["cells ", "cma_get ", "cma_split "];
+    let methods = ["cells ", "cells_nt ", "cma_get ", "cma_split "];
     assert_eq!(methods.iter().all(|method| text.contains(method)), is_measured, "{text}");
     barrier(comm);
 }

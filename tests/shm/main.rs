@@ -106,7 +106,7 @@ fn all_by_hand(name: &str, timeout_ms: u32, places: &[(u32, u32)], case: &str) -
 
 /// Runs a case with each copy method of large messages.
 fn passes_with_each_method(ranks: u32, case: &str) {
-    for method in ["cells", "cma_get", "cma_split"] {
+    for method in ["cells", "cells_nt", "cma_get", "cma_split"] {
         passes(ranks, case, &[("DTL_SHM_COPY", method)]);
     }
 }
@@ -147,12 +147,18 @@ fn a_sender_that_is_away_keeps_nobody_waiting() {
 
 #[test]
 fn ranks_with_different_copy_methods() {
-    passes(3, "different_copy_methods", &[]);
+    passes(4, "different_copy_methods", &[]);
 }
 
 #[test]
 fn a_sender_that_may_not_write() {
     passes(2, "writing_is_forbidden", &[("DTL_SHM_COPY", "cma_split")]);
+}
+
+#[test]
+fn each_rank_reads_what_the_other_sends_at_the_same_time() {
+    passes(2, "both_ways", &[("DTL_SHM_COPY", "cma_get")]);
+    passes(2, "both_ways", &[("DTL_SHM_COPY", "cma_split")]);
 }
 
 #[test]
@@ -273,15 +279,17 @@ fn a_malformed_setting_is_named() {
 
 #[test]
 fn a_killed_rank_is_seen_by_all() {
-    let [cells, get, split] =
-        ["cells", "cma_get", "cma_split"].map(|method| [("DTL_SHM_COPY", method)]);
-    let cases: [(&str, &[(&str, &str)]); 13] = [
+    let [cells, nt, get, split] =
+        ["cells", "cells_nt", "cma_get", "cma_split"].map(|method| [("DTL_SHM_COPY", method)]);
+    let cases: [(&str, &[(&str, &str)]); 15] = [
         ("killed_idle", &[]),
         ("killed_in_send", &[]),
         ("killed_in_stream", &cells),
+        ("killed_in_stream", &nt),
         ("killed_while_taken", &[]),
         ("killed_while_receiving", &[]),
         ("killed_while_receiving", &cells),
+        ("killed_while_receiving", &nt),
         ("killed_while_receiving", &get),
         ("killed_while_receiving", &split),
         ("killed_while_sending", &[]),

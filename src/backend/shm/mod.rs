@@ -36,6 +36,7 @@ use crate::sys::os::poller::{Interest, Poller};
 use crate::sys::os::process::{self, PidFd};
 use crate::sys::os::shm_segment::SharedMapping;
 use peer::{Mode, Peer, Peers, Probe};
+use protocol::copy_choice::CopyMethod;
 use std::os::fd::AsFd;
 
 /// Process-private memory of a communicator's transport in bytes, excluding the per-rank state.
@@ -268,9 +269,13 @@ fn describe(size: usize, how: &Result<(), String>, mode: Mode) -> String {
     let kib = memory::ring::MAX_DATA >> 10;
     let copies = match (how, mode) {
         (Err(why), _) => format!("two copies ({why})"),
-        (Ok(()), Mode::Get) => "one copy by the receiver (DTL_SHM_COPY=cma_get)".to_owned(),
-        (Ok(()), Mode::Split) => {
-            "one copy by sender and receiver (DTL_SHM_COPY=cma_split)".to_owned()
+        (Ok(()), Mode::Forced(method)) => {
+            let copies = match method {
+                CopyMethod::Get => "one copy by the receiver",
+                CopyMethod::Split => "one copy by sender and receiver",
+                _ => "two copies",
+            };
+            format!("{copies} (DTL_SHM_COPY={})", method.name())
         }
         (Ok(()), _) => {
             "one copy (process_vm_readv, process_vm_writev) or two, whichever is faster".to_owned()

@@ -124,6 +124,8 @@ pub(super) struct Link {
     ended_ns: u64,
     /// Measured times of large messages from the peer; `None` before the first one is measured.
     times: Option<Box<CopyTimes>>,
+    /// True if messages to the peer were in progress when the last message from the peer began.
+    pub(super) is_exchange: bool,
     /// True if the peer is in the engine's `outbound` list, because `starts`, `answers` or
     /// `streams` is not empty.
     pub(super) is_listed: bool,
@@ -168,15 +170,33 @@ impl Link {
         !(self.starts.is_empty() && self.answers.is_empty() && self.streams.is_empty())
     }
 
-    /// Returns the method that this rank has chosen for messages of `len` bytes from the peer.
-    pub(super) fn chosen(&self, len: usize) -> CopyMethod {
-        self.times.as_ref().map_or(CopyMethod::Cells, |times| times.method(len, self.transfers))
+    /// Returns the method for a message of `len` bytes from the peer. `is_lower` is true if this
+    /// rank is lower than the peer. If messages to the peer are in progress too, both directions
+    /// use the choice of the lower rank, and only that rank measures. Each core copies for both, so
+    /// a method that is tried in one direction only would seem fast because it leaves the work to
+    /// the other core, or slow because it waits for that core.
+    pub(super) fn chosen(&mut self, len: usize, is_lower: bool) -> CopyMethod {
+        let sends = self.producer.as_ref().filter(|producer| producer.offers.count_open() > 0);
+        self.is_exchange = sends.is_some();
+        let choices = match sends.filter(|_| !is_lower) {
+            Some(sends) => CopyChoices(sends.choices()),
+            None => self.own_choices(),
+        };
+        choices.method(len, self.transfers)
     }
 
-    /// Returns the method that the peer has chosen for the next message of `len` bytes to the peer.
-    pub(super) fn chosen_by_peer(&self, len: usize) -> CopyMethod {
+    fn own_choices(&self) -> CopyChoices {
+        self.times.as_ref().map_or(CopyChoices::default(), |times| times.choices())
+    }
+
+    /// Returns the method for the next message of `len` bytes to the peer: the choice of the peer
+    /// or, if messages travel in both directions, of the lower rank.
+    pub(super) fn chosen_for_send(&self, len: usize, is_lower: bool) -> CopyMethod {
         self.producer.as_ref().map_or(CopyMethod::Cells, |producer| {
-            CopyChoices(producer.choices()).method(len, producer.offers.count_open())
+            let of_peer = CopyChoices(producer.choices());
+            let is_own = self.is_exchange && is_lower;
+            let choices = if is_own { self.own_choices() } else { of_peer };
+            choices.method(len, producer.offers.count_open())
         })
     }
 
@@ -215,7 +235,7 @@ impl Link {
         }
         self.measured -= 1;
         let mut ns = now.saturating_sub(since);
-        if method == CopyMethod::Cells && len <= LONG && since == begun_ns {
+        if method.uses_cells() && len <= LONG && since == begun_ns {
             // The sender had filled the first cell before the message was announced.
             ns += ns / u64::from(fragments_of(len).max(1));
         }
@@ -235,7 +255,7 @@ impl Link {
     /// Records that the kernel's copy of a transfer by `method` failed, so that this method is
     /// rarely chosen. `Cells` needs no such copy.
     pub(super) fn method_failed(&mut self, len: usize, method: CopyMethod) {
-        let times = self.times.as_mut().filter(|_| method != CopyMethod::Cells);
+        let times = self.times.as_mut().filter(|_| !method.uses_cells());
         let choices = times.map(|times| times.fail(len, method));
         choices.into_iter().for_each(|choices| self.publish(choices));
     }
@@ -255,10 +275,8 @@ pub(super) enum Mode {
     Allow,
     /// Copy all large messages through cells; never access the memory of other ranks.
     Cells,
-    /// Copy all large messages by [`CopyMethod::Get`].
-    Get,
-    /// Copy all large messages by [`CopyMethod::Split`].
-    Split,
+    /// Copy all large messages by this method.
+    Forced(CopyMethod),
 }
 
 impl Mode {
@@ -267,12 +285,13 @@ impl Mode {
             None | Some("" | "auto") => Ok(Mode::Auto),
             Some("allow") => Ok(Mode::Allow),
             Some("cells") => Ok(Mode::Cells),
-            Some("cma_get") => Ok(Mode::Get),
-            Some("cma_split") => Ok(Mode::Split),
+            Some("cma_get") => Ok(Mode::Forced(CopyMethod::Get)),
+            Some("cma_split") => Ok(Mode::Forced(CopyMethod::Split)),
+            Some("cells_nt") => Ok(Mode::Forced(CopyMethod::CellsNt)),
             Some(other) => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "environment variable DTL_SHM_COPY=\"{other}\": \"auto\", \"allow\", \"cells\", \
-                 \"cma_get\" or \"cma_split\" expected; correct or unset it"
+                 \"cells_nt\", \"cma_get\" or \"cma_split\" expected; correct or unset it"
             ),
         }
     }
@@ -282,8 +301,7 @@ impl Mode {
         match self {
             Mode::Auto | Mode::Allow => None,
             Mode::Cells => Some(CopyMethod::Cells),
-            Mode::Get => Some(CopyMethod::Get),
-            Mode::Split => Some(CopyMethod::Split),
+            Mode::Forced(method) => Some(method),
         }
     }
 }

@@ -154,10 +154,10 @@ impl CellPool {
         }
     }
 
-    /// Copies bytes into allocated cell `cell`.
-    pub(crate) fn fill(&self, cell: u16, bytes: Region) {
+    /// Copies bytes into allocated cell `cell`, with non-temporal stores if `is_nt`.
+    pub(crate) fn fill(&self, cell: u16, bytes: Region, is_nt: bool) {
         if let Some(into) = self.place.bytes(cell, bytes.len()) {
-            into.copy_across(bytes);
+            if is_nt { into.copy_nt(bytes) } else { into.copy_across(bytes) }
         }
     }
 

@@ -22,16 +22,22 @@ const LOOKS: u32 = 32;
 /// that it then reads from the sender's memory. If ranks share cores, one poll may last that long,
 /// because the waiting rank yields its core to other ranks.
 const PATIENCE_NS: u64 = 20_000;
-/// Maximum number of bytes that a receiver claims at a time, to read them from the sender's memory.
+/// Maximum number of bytes that a receiver claims at a time while the sender may copy fragments.
 /// A sender that becomes active again waits until at most that many bytes have been copied.
 const STEP: usize = 256 << 10;
-/// Maximum number of steps (`STEP` bytes each) per call to `progress`.
-const STEPS: usize = 2;
+/// Maximum number of bytes that one system call reads. A call takes about as long as copying
+/// 32 KiB, in addition to the copy.
+const READ: usize = 1 << 20;
+/// Maximum number of reads per call to `progress`.
+const READS: usize = 2;
+
+/// Number of fragments that one side claims together at the end of a message.
+pub(super) const LAST: u32 = 4;
 
 /// Returns the number of fragments that one side claims at a time for a copy by the kernel: half of
-/// the `left` unclaimed ones, at most `STEP` bytes.
-pub(super) fn half(left: u32) -> u32 {
-    left.div_ceil(2).min(fragments_of(STEP))
+/// the `left` unclaimed ones, but at least `least` and at most `STEP` bytes.
+pub(super) fn half(left: u32, least: u32) -> u32 {
+    left.div_ceil(2).max(left.min(least)).min(fragments_of(STEP))
 }
 
 /// Result of one step of a receive that may read the sender's memory.
@@ -46,7 +52,7 @@ enum Looked {
 impl Engine {
     pub(crate) fn help_on(&mut self) -> bool {
         let mut moved = false;
-        for _ in 0..self.helping.len().min(STEPS) {
+        for _ in 0..self.helping.len().min(READS) {
             let Some(id) = self.helping.pop_front() else { break };
             let looked = self.help(id);
             moved |= !matches!(looked, Looked::Waits);
@@ -73,12 +79,12 @@ impl Engine {
         let Some(consumer) = self.peers.consumer(source) else { return Looked::Over };
         if taken.help.first == taken.help.from && !claim_fragments(taken, consumer) {
             // With cells, the sender may become inactive later. Else all fragments are claimed.
-            let may_claim_later = taken.help.method == CopyMethod::Cells;
+            let may_claim_later = taken.help.method.uses_cells();
             return if may_claim_later { Looked::Waits } else { Looked::Over };
         }
         let Some(peer) = self.peers.get_mut(source) else { return Looked::Over };
         let help = &mut taken.help;
-        let fragment = into.part(help.next, help.from - help.next);
+        let fragment = into.part(help.next, READ.min(help.from - help.next));
         match peer.read(taken.offer.address.wrapping_add(help.next as u64), fragment) {
             // The sender's process has ended; the next round of progress handles that.
             Ok(0) => {
@@ -112,8 +118,14 @@ impl Engine {
 /// with method `Cells`, only if the sender is inactive. Returns false if no fragment is claimed.
 fn claim_fragments(taken: &mut TakenOffer, consumer: &Consumer) -> bool {
     let help = &mut taken.help;
-    if help.method != CopyMethod::Cells {
-        return claim_more(taken, consumer, half);
+    if help.is_alone {
+        return claim_more(taken, consumer, |left| left);
+    }
+    if !help.method.uses_cells() {
+        // The last fragments are claimed together, to save system calls. The sender has half of the
+        // first ones in any case.
+        let least = if help.from == taken.want { 1 } else { LAST };
+        return claim_more(taken, consumer, |left| half(left, least));
     }
     if help.seen != consumer.count() {
         (help.seen, help.quiet) = (consumer.count(), 0);
@@ -154,6 +166,6 @@ fn return_fragments(taken: &mut TakenOffer, consumer: &Consumer) {
     consumer.offers.return_fragments(taken.offer.claim, fragments_of(help.from - help.first));
     help.first = help.from;
     // Clear is sent again, because the sender may have no other work left for this message.
-    taken.help.method = CopyMethod::Cells;
+    (taken.help.method, taken.help.is_alone) = (CopyMethod::Cells, false);
     taken.answer = ControlRecord::Clear;
 }

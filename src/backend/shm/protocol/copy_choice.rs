@@ -19,19 +19,39 @@ pub(crate) enum CopyMethod {
     /// The receiver reads all fragments from the sender's memory.
     Get,
     /// The receiver reads fragments from the sender's memory, and the sender writes the others to
-    /// the receiver's memory.
+    /// the receiver's memory. If messages travel in both directions, the receiver reads all of
+    /// them, because each side has a message of its own to copy.
     Split,
+    /// Like `Cells`, but the sender fills cells by non-temporal stores, so that the receiver reads
+    /// memory and not the cache of a distant core.
+    CellsNt,
 }
 
-use CopyMethod::{Cells, Get, Split};
+use CopyMethod::{Cells, CellsNt, Get, Split};
 
 impl CopyMethod {
+    /// Returns the method with the number `word` in records and choices.
+    pub(crate) fn of(word: u64) -> CopyMethod {
+        match word & 3 {
+            1 => Get,
+            2 => Split,
+            3 => CellsNt,
+            _ => Cells,
+        }
+    }
+
+    /// Returns true if the bytes travel through cells.
+    pub(crate) fn uses_cells(self) -> bool {
+        matches!(self, Cells | CellsNt)
+    }
+
     /// Returns the value of `DTL_SHM_COPY` that forces the method.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Cells => "cells",
             Get => "cma_get",
             Split => "cma_split",
+            CellsNt => "cells_nt",
         }
     }
 }
@@ -39,22 +59,23 @@ impl CopyMethod {
 use crate::backend::shm::memory::cells::CELLS;
 
 /// All methods, in the order of the trials.
-const METHODS: [CopyMethod; 3] = [Cells, Split, Get];
+const METHODS: [CopyMethod; 4] = [Cells, Split, Get, CellsNt];
 
 /// Number of size classes. Class 0 is for less than 32 KiB, and each further class for twice the
 /// size; the last one has no limit.
 const CLASSES: usize = 9;
 /// Maximum number of measured messages of a trial.
 const TRIAL: u32 = 8;
-/// A trial ends after this many messages in a row that do not shorten its time by an eighth.
+/// A trial ends after this many messages in a row that do not shorten its time by an eighth, or
+/// that take more than twice the time of the fastest method.
 const MISSES: u32 = 2;
 /// Outside trials, one of this many messages of a size class is measured.
 const SAMPLE: u64 = 8;
 /// Minimum and maximum number of messages of a size class between two trials of a method.
 const RETRY: (u64, u64) = (128, 1 << 12);
 /// Number of messages between two trials of a method for each message time that a trial has cost,
-/// so that the trials of a method take about one percent of the time.
-const RETRY_COST: u64 = 100;
+/// so that the trials of a method take less than one percent of the time.
+const RETRY_COST: u64 = 150;
 
 /// Returns the size class of a message of `len` bytes.
 fn class_of(len: usize) -> usize {
@@ -69,11 +90,7 @@ impl CopyChoices {
     /// Returns the method for a message of `len` bytes while `others` large messages between the
     /// two ranks are in progress. Only the first `TRIAL` of them use a method that is being tried.
     pub(crate) fn method(self, len: usize, others: u32) -> CopyMethod {
-        match self.0 >> bit_of(class_of(len), others < TRIAL) & 3 {
-            1 => Get,
-            2 => Split,
-            _ => Cells,
-        }
+        CopyMethod::of(self.0 >> bit_of(class_of(len), others < TRIAL))
     }
 
     fn set(&mut self, class: usize, is_trial: bool, method: CopyMethod) {
@@ -131,18 +148,20 @@ impl Trial {
     /// Creates the trial of a method for messages of the size class `class`.
     fn new(method: CopyMethod, class: usize) -> Trial {
         // The messages that use each cell for the first time.
-        let warm_up = if method == Cells { u32::from(CELLS) >> class } else { 0 };
+        let warm_up = if method.uses_cells() { u32::from(CELLS) >> class } else { 0 };
         let left = warm_up + TRIAL;
         Trial { method, left, ns: UNKNOWN, misses: 0 }
     }
 
-    /// Adds a message that took `ns` nanoseconds for 1 MiB.
-    fn add(self, ns: u64) -> Trial {
+    /// Adds a message that took `ns` nanoseconds for 1 MiB. `best` is the time of the fastest
+    /// method.
+    fn add(self, ns: u64, best: u64) -> Trial {
         let next = Trial { left: self.left - 1, ..self };
         if self.left > TRIAL {
             return next;
         }
-        let misses = if ns > self.ns - self.ns / 8 { self.misses + 1 } else { 0 };
+        let is_miss = ns > self.ns - self.ns / 8 || ns / 2 > best;
+        let misses = if is_miss { self.misses + 1 } else { 0 };
         Trial { ns: ns.min(self.ns), misses, ..next }
     }
 }
@@ -168,9 +187,9 @@ impl CopyTimes {
         class.trial.is_some() || class.messages % SAMPLE == 0
     }
 
-    /// Returns the method for the next message of `len` bytes ([`CopyChoices::method`]).
-    pub(crate) fn method(&self, len: usize, others: u32) -> CopyMethod {
-        self.choices.method(len, others)
+    /// Returns the choices for the next messages.
+    pub(crate) fn choices(&self) -> CopyChoices {
+        self.choices
     }
 
     /// Records that a message of `len` bytes took `ns` nanoseconds with `method`. Returns the
@@ -272,10 +291,14 @@ impl ClassTimes {
         let Some(trial) = self.trial.filter(|trial| trial.method == method) else {
             // Disturbances only lengthen a transfer: a longer time counts less than a shorter one.
             let change = ns.abs_diff(known.ns).min(known.ns);
-            let ns = if ns < known.ns { known.ns - change / 4 } else { known.ns + change / 8 };
+            let ns = match known.ns {
+                UNKNOWN => ns,
+                before if ns < before => before - change / 4,
+                before => before + change / 8,
+            };
             return self.set(method, MethodTime { ns, retry_at });
         };
-        let trial = trial.add(ns);
+        let trial = trial.add(ns, best);
         let is_over = trial.misses == MISSES || trial.left == 0;
         self.trial = (!is_over).then_some(trial);
         // At the end of a trial, its shortest time replaces the recorded one.

@@ -99,8 +99,8 @@ pub(crate) enum SendStage {
     /// The rendezvous request is in the receiver's ring.
     Offered { claim: u16 },
     /// The receiver has requested the bytes up to `end`. `into` is the address of the receive
-    /// buffer, to which the sender copies them; 0 if it copies them to cells.
-    Streaming { claim: u16, receiver: u64, end: usize, into: u64 },
+    /// buffer, to which the sender copies them with method `Split`.
+    Streaming { claim: u16, receiver: u64, end: usize, into: u64, method: CopyMethod },
     /// The sender copies each fragment that the receiver has not claimed. The receiver reads the
     /// claimed fragments from the sender's memory. The send waits for the `Finish` record, which
     /// the receiver sends once it has read the claimed fragments.
@@ -136,6 +136,8 @@ pub(crate) struct CmaProgress {
     /// have been read.
     pub(crate) from: usize,
     pub(crate) method: CopyMethod,
+    /// True if the receiver reads all fragments, so the sender gets no Clear record (CTS).
+    pub(crate) is_alone: bool,
     /// Time at which the transfer began, in nanoseconds; 0 if it is not measured.
     pub(crate) begun_ns: u64,
     /// Start of the range that the receiver has claimed and is reading; equal to `from` if there is
@@ -196,6 +198,8 @@ pub(crate) struct RndvOffer {
     /// receiver requests any.
     pub(crate) early: u32,
     pub(crate) claim: u16,
+    /// Method by which those fragments are copied.
+    pub(crate) method: CopyMethod,
 }
 
 impl Engine {
@@ -415,19 +419,26 @@ impl Engine {
         let readable =
             offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
         let size = usize::try_from(offer.size).unwrap_or(usize::MAX);
-        let method = match self.forced {
-            _ if !readable || offer.early > 0 => CopyMethod::Cells,
-            Some(forced) => forced,
-            None => self.peers.link(source).map_or(CopyMethod::Cells, |link| link.chosen(size)),
-        };
-        let is_measurable = readable && self.forced.is_none();
+        let (is_lower, is_free) = (self.rank < source, readable && self.forced.is_none());
         let link = self.peers.link_mut(source);
-        let begun_ns = link.map_or(0, |link| link.begin_transfer(size, is_measurable));
+        let (method, is_exchange, begun_ns) = link.map_or((CopyMethod::Cells, false, 0), |link| {
+            let chosen = link.chosen(size, is_lower);
+            let method = match self.forced {
+                _ if offer.early > 0 => offer.method,
+                Some(forced) if readable || forced.uses_cells() => forced,
+                None if readable => chosen,
+                _ => CopyMethod::Cells,
+            };
+            let is_measurable = is_free && (is_lower || !link.is_exchange);
+            (method, link.is_exchange, link.begin_transfer(size, is_measurable))
+        });
+        let is_alone = method == CopyMethod::Get || (method == CopyMethod::Split && is_exchange);
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let want = size.min(receive.into.len());
         let help = CmaProgress {
             from: want,
             method,
+            is_alone,
             begun_ns,
             first: want,
             next: want,
@@ -440,7 +451,7 @@ impl Engine {
         if want == 0 {
             taken.answer = ControlRecord::Finish;
         } else if !taken.is_early() {
-            if method != CopyMethod::Get {
+            if !is_alone {
                 taken.answer = ControlRecord::Clear;
             }
             if let Some(consumer) = self.peers.consumer(source) {

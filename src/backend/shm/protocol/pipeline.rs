@@ -9,6 +9,7 @@
 //! unrequested fragments to its own memory, so a waiting message never occupies a cell.
 
 use super::cma::half;
+use super::copy_choice::CopyMethod;
 use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::backend::shm::memory::cells::{CELL, CellPool};
@@ -29,6 +30,9 @@ pub(crate) const LONG: usize = FIRST * FRAGMENT;
 /// Maximum number of fragments copied per call to `stream_to`; incoming records are read in
 /// between.
 const FRAGMENTS: usize = 8;
+/// Position of the number of the copy method in an argument of a record that also has a size or a
+/// count in the bits below.
+pub(crate) const METHOD_BIT: u32 = 48;
 /// Number of fragments of one message that are sent before another message is served.
 const TURN: u32 = 64;
 
@@ -50,10 +54,17 @@ enum Streamed {
 impl Engine {
     /// Sends a complete message through cells (shared buffers); returns false, having sent nothing,
     /// if too few cells are free or the ring has too little space for the records.
-    pub(crate) fn send_long(&mut self, dest: usize, word: u64, data: Region) -> bool {
+    pub(crate) fn send_long(
+        &mut self,
+        dest: usize,
+        word: u64,
+        data: Region,
+        method: CopyMethod,
+    ) -> bool {
         let count = data.len().div_ceil(FRAGMENT);
         let Some(cells) = self.take_cells(dest, count, count) else { return false };
-        self.send_first(dest, RecordKind::Long, word, data, cells.into_iter().take(count));
+        let cells = cells.into_iter().take(count);
+        self.send_first(dest, RecordKind::Long, word, (data, method), cells);
         true
     }
 
@@ -91,14 +102,15 @@ impl Engine {
         dest: usize,
         first: RecordKind,
         word: u64,
-        data: Region,
+        (data, method): (Region, CopyMethod),
         cells: impl Iterator<Item = u16>,
     ) {
         let mut kind = first;
         for (index, cell) in cells.enumerate() {
             let bytes = data.part(index * FRAGMENT, FRAGMENT);
-            self.pool().into_iter().for_each(|pool| pool.fill(cell, bytes));
-            self.send_cell(dest, kind, word, cell, [bytes.len(), data.len()]);
+            self.fill(cell, bytes, method);
+            let all = data.len() as u64 | (method as u64) << METHOD_BIT;
+            self.send_cell(dest, kind, word, cell, [bytes.len() as u64, all]);
             kind = RecordKind::More;
         }
     }
@@ -135,10 +147,10 @@ impl Engine {
         else {
             return Streamed::Over;
         };
-        let SendStage::Streaming { claim, receiver, end, into } = stage else {
+        let SendStage::Streaming { claim, receiver, end, method, .. } = stage else {
             return Streamed::Over;
         };
-        if into != 0 {
+        if method == CopyMethod::Split {
             return self.write(dest, id, data);
         }
         // The number of bytes that are available, or why the rest does not become available.
@@ -169,8 +181,8 @@ impl Engine {
         }
         match cell {
             Some(cell) => {
-                self.pool().into_iter().for_each(|pool| pool.fill(cell, bytes));
-                self.send_cell(dest, RecordKind::Cell, receiver, cell, [bytes.len(), 0]);
+                self.fill(cell, bytes, method);
+                self.send_cell(dest, RecordKind::Cell, receiver, cell, [bytes.len() as u64, 0]);
             }
             None => {
                 self.push(dest, RecordKind::Data, receiver, Payload::Bytes(bytes));
@@ -189,7 +201,7 @@ impl Engine {
         let Some(ShmOperation::Send(send)) = self.operations.get_mut(id) else {
             return Streamed::Over;
         };
-        let SendStage::Streaming { claim, receiver, end, into } = &mut send.stage else {
+        let SendStage::Streaming { claim, receiver, end, into, method } = &mut send.stage else {
             return Streamed::Over;
         };
         let (claim, receiver) = (*claim, *receiver);
@@ -197,8 +209,7 @@ impl Engine {
         if !producer.has_room(0) {
             return Streamed::Full;
         }
-        let Some(range) = producer.offers.take_fragments(claim, |left| half(left).max(left.min(2)))
-        else {
+        let Some(range) = producer.offers.take_fragments(claim, |left| half(left, 2)) else {
             return self.end_fragments_of(id);
         };
         let at = range.start as usize * FRAGMENT;
@@ -212,7 +223,7 @@ impl Engine {
             }
             // Cells carry these fragments and all later ones.
             _ => {
-                *into = 0;
+                *method = CopyMethod::Cells;
                 if let Some(producer) = self.peers.producer(dest) {
                     producer.offers.return_fragments(claim, range.end - range.start);
                 }
@@ -252,18 +263,24 @@ impl Engine {
         producer.has_room(0).then(|| producer.offers.left(claim).start)
     }
 
-    /// Writes the record that announces a filled cell (shared buffer) with `len` bytes of a message
-    /// of `all` bytes.
+    /// Copies bytes into the allocated cell `cell`.
+    fn fill(&mut self, cell: u16, bytes: Region, method: CopyMethod) {
+        let is_nt = method == CopyMethod::CellsNt;
+        self.pool().into_iter().for_each(|pool| pool.fill(cell, bytes, is_nt));
+    }
+
+    /// Writes the record that announces a filled cell (shared buffer) with `len` bytes. `all` is
+    /// the size of the message, with its method at `METHOD_BIT`.
     fn send_cell(
         &mut self,
         dest: usize,
         kind: RecordKind,
         key: u64,
         cell: u16,
-        [len, all]: [usize; 2],
+        [len, all]: [u64; 2],
     ) {
         let number = self.pool().map_or(0, |pool| pool.send(cell, dest));
-        let words = [u64::from(cell), number, len as u64, all as u64];
+        let words = [u64::from(cell), number, len, all];
         self.push(dest, kind, key, Payload::Words(words));
     }
 

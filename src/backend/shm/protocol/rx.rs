@@ -5,7 +5,7 @@ use super::engine::{
     Arrival, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation, done,
     fitting, rank_of,
 };
-use super::pipeline::{FRAGMENT, LONG, fragments_of};
+use super::pipeline::{FRAGMENT, LONG, METHOD_BIT, fragments_of};
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::backend::shm::memory::cells::CellMemory;
 use crate::backend::shm::memory::ring::{RecordKind, RingRecord};
@@ -44,6 +44,7 @@ pub(crate) struct PipelineReceive {
     size: usize,
     /// Time at which the first fragment arrived, in nanoseconds; 0 if the message is not measured.
     begun_ns: u64,
+    method: CopyMethod,
 }
 
 enum Into {
@@ -121,8 +122,9 @@ impl Engine {
     fn accept_offer(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
         let [size, send, address, early] = record.words;
-        let early = u32::try_from(early).unwrap_or(0).min(fragments_of(LONG));
-        let offer = RndvOffer { size, send, address, early, claim: record.claim };
+        let method = CopyMethod::of(early >> METHOD_BIT);
+        let early = (early as u32).min(fragments_of(LONG));
+        let offer = RndvOffer { size, send, address, early, claim: record.claim, method };
         let size = usize::try_from(size).unwrap_or(usize::MAX).min(early as usize * FRAGMENT);
         let into = if self.matcher.is_wanted(from, record.key) {
             let id =
@@ -142,8 +144,8 @@ impl Engine {
             Into::Kept(memory, Some(offer))
         };
         if let Some(link) = self.peers.link_mut(source).filter(|_| early > 0) {
-            link.long =
-                Some(PipelineReceive { into, word: record.key, have: 0, size, begun_ns: 0 });
+            let (word, have, begun_ns) = (record.key, 0, 0);
+            link.long = Some(PipelineReceive { into, word, have, size, begun_ns, method });
         }
         true
     }
@@ -154,12 +156,13 @@ impl Engine {
         let (SendStage::Offered { claim } | SendStage::Meeting { claim }) = send.stage else {
             return;
         };
-        let [receiver, end, into, _] = record.words;
+        let [receiver, end, into, method] = record.words;
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         if send.dest != source || end > send.data.len() {
             return;
         }
-        send.stage = SendStage::Streaming { claim, receiver, end, into };
+        let method = CopyMethod::of(method);
+        send.stage = SendStage::Streaming { claim, receiver, end, into, method };
         if let Some(link) = self.peers.link_mut(source) {
             link.streams.push_back(id);
         }
@@ -175,7 +178,8 @@ impl Engine {
     fn accept_long(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
         let [.., size] = record.words;
-        let size = usize::try_from(size).unwrap_or(0).min(LONG);
+        let method = CopyMethod::of(size >> METHOD_BIT);
+        let size = (size as u32 as usize).min(LONG);
         let into = match self.matcher.take_posted(from, record.key) {
             Some(id) => Into::Posted(id),
             None => match Scratch::unwritten(size) {
@@ -191,7 +195,8 @@ impl Engine {
             && self.peers.get(source).is_some_and(|peer| peer.readable);
         if let Some(link) = self.peers.link_mut(source) {
             let begun_ns = link.begin_transfer(size, is_measurable);
-            link.long = Some(PipelineReceive { into, word: record.key, have: 0, size, begun_ns });
+            let (word, have) = (record.key, 0);
+            link.long = Some(PipelineReceive { into, word, have, size, begun_ns, method });
         }
         self.accept_more(source, record);
         true
@@ -229,11 +234,10 @@ impl Engine {
     fn end_long(&mut self, source: usize) {
         let from = rank_of(source);
         let Some(link) = self.peers.link_mut(source) else { return };
-        let Some(PipelineReceive { into, word, size, begun_ns, .. }) = link.long.take() else {
-            return;
-        };
+        let Some(long) = link.long.take() else { return };
+        let PipelineReceive { into, word, size, begun_ns, method, .. } = long;
         if matches!(into, Into::Posted(_) | Into::Kept(_, None)) {
-            let new_choice = link.end_transfer(size, CopyMethod::Cells, begun_ns);
+            let new_choice = link.end_transfer(size, method, begun_ns);
             new_choice.into_iter().for_each(|choice| explain_copies(source, choice));
         }
         match into {

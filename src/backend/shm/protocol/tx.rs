@@ -3,7 +3,7 @@
 
 use super::copy_choice::CopyMethod;
 use super::engine::{ControlRecord, Engine, Receive, Send, SendStage, ShmOperation, done};
-use super::pipeline::LONG;
+use super::pipeline::{LONG, METHOD_BIT};
 use crate::abi::status::DTL_SUCCESS;
 use crate::backend::shm::memory::ring::{MAX_DATA, Payload, RecordKind};
 use crate::runtime::component::{OpId, SendMode};
@@ -70,9 +70,8 @@ impl Engine {
         };
         let (kind, words) = match taken.answer {
             ControlRecord::Clear => {
-                let is_split = taken.help.method == CopyMethod::Split;
-                let into = if is_split { into.addr().get() as u64 } else { 0 };
-                (RecordKind::Clear, [id.0, taken.want as u64, into, 0])
+                let (into, method) = (into.addr().get() as u64, taken.help.method as u64);
+                (RecordKind::Clear, [id.0, taken.want as u64, into, method])
             }
             ControlRecord::Finish => (RecordKind::Finish, [0; 4]),
             ControlRecord::None => return true,
@@ -99,7 +98,7 @@ impl Engine {
             return true;
         };
         if filling.is_some() {
-            return self.offer(dest, id, word, data, false);
+            return self.offer(dest, id, word, (data, CopyMethod::Cells), false);
         }
         if data.len() <= MAX_DATA && mode != SendMode::Synchronous {
             let started = self.push(dest, RecordKind::Eager, word, Payload::Bytes(data));
@@ -109,23 +108,32 @@ impl Engine {
             return started;
         }
         let is_long = data.len() <= LONG && mode != SendMode::Synchronous;
-        if is_long && self.uses_cells(dest, data.len()) && self.send_long(dest, word, data) {
+        let method = self.method_to(dest, data.len());
+        if is_long && method.uses_cells() && self.send_long(dest, word, data, method) {
             self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             return true;
         }
-        self.offer(dest, id, word, data, true)
+        self.offer(dest, id, word, (data, method), true)
     }
 
     /// Sends a rendezvous request; returns false if too many requests are open or the ring has no
     /// space. `is_there` is true if all bytes are available: then the first fragments are sent
     /// immediately, and the receiver may read the sender's memory.
-    fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region, is_there: bool) -> bool {
-        let is_early = is_there && self.uses_cells(dest, data.len());
+    fn offer(
+        &mut self,
+        dest: usize,
+        id: OpId,
+        word: u64,
+        (data, method): (Region, CopyMethod),
+        is_there: bool,
+    ) -> bool {
+        let is_early = is_there && method.uses_cells();
         let claim = self.peers.producer(dest).and_then(|producer| producer.offers.open());
         let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
         let address = if self.lends && is_there { data.addr().get() as u64 } else { 0 };
         let (cells, count) = self.cells_for_first(dest, if is_early { data.len() } else { 0 });
-        let words = [data.len() as u64, id.0, address, count as u64];
+        let early = count as u64 | (method as u64) << METHOD_BIT;
+        let words = [data.len() as u64, id.0, address, early];
         let started = self.push(dest, RecordKind::Offer, word, Payload::Offer(words, claim));
         if !started {
             // The ring had no room for one record, so no cells were allocated.
@@ -137,14 +145,22 @@ impl Engine {
         if let Some(ShmOperation::Send(send)) = self.operations.get_mut(id) {
             send.stage = SendStage::Offered { claim };
         }
-        self.send_first(dest, RecordKind::More, word, data, cells.into_iter().take(count));
+        self.send_first(
+            dest,
+            RecordKind::More,
+            word,
+            (data, method),
+            cells.into_iter().take(count),
+        );
         true
     }
 
-    /// Returns true if the current copy method for messages of `len` bytes to `dest` is `Cells`.
-    fn uses_cells(&self, dest: usize, len: usize) -> bool {
-        let chosen = || self.peers.link(dest).map(|link| link.chosen_by_peer(len));
-        !self.lends || self.forced.or_else(chosen).is_none_or(|method| method == CopyMethod::Cells)
+    /// Returns the current copy method for messages of `len` bytes to `dest`.
+    fn method_to(&self, dest: usize, len: usize) -> CopyMethod {
+        let chosen =
+            || self.peers.link(dest).map(|link| link.chosen_for_send(len, self.rank < dest));
+        let method = self.forced.or_else(chosen).filter(|how| self.lends || how.uses_cells());
+        method.unwrap_or(CopyMethod::Cells)
     }
 
     /// Allocates state words for a rendezvous request after all committed state words were found in

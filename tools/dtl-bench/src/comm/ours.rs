@@ -73,7 +73,7 @@ impl Ours {
     pub(crate) fn with_each_method() -> Outcome<Vec<Ours>> {
         let variable = "DTL_SHM_COPY";
         let before = std::env::var_os(variable);
-        let forced = ["cells", "cma_get", "cma_split"].map(|name| {
+        let forced = ["cells", "cells_nt", "cma_get", "cma_split"].map(|name| {
             // SAFETY: no other thread reads or writes the environment: a rank has one thread here,
             // because neither this program nor kind "shm" has started any.
             unsafe { std::env::set_var(variable, name) };

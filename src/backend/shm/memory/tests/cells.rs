@@ -50,7 +50,7 @@ fn bytes_arrive_and_the_outside_is_refused() {
     let data = Scratch::new(CELL).expect("memory");
     data.region().fill(7);
     let cell = pool.take().expect("a cell");
-    pool.fill(cell, data.region());
+    pool.fill(cell, data.region(), false);
     let bytes = cells.bytes(cell, CELL).expect("inside");
     // SAFETY: no thread writes the cell until it is freed.
     assert!(unsafe { bytes.as_slice() }.iter().all(|&byte| byte == 7));

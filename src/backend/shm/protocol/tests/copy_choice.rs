@@ -10,10 +10,10 @@ fn transfer(
     len: usize,
     count: u64,
     time: impl Fn(CopyMethod, u64) -> u64,
-) -> (u64, [u64; 3]) {
-    let (mut total, mut used) = (0, [0; 3]);
+) -> (u64, [u64; 4]) {
+    let (mut total, mut used) = (0, [0; 4]);
     for number in 0..count {
-        let method = times.method(len, 0);
+        let method = times.choices().method(len, 0);
         let ns = time(method, number);
         (total, used[method as usize]) = (total + ns, used[method as usize] + 1);
         if times.count_message(len) {
@@ -24,11 +24,11 @@ fn transfer(
 }
 
 #[test]
-fn the_first_hundred_messages_take_at_most_a_tenth_more() {
+fn the_first_hundred_messages_take_at_most_a_seventh_more() {
     for fastest in METHODS {
         let time = |method, _| if method == fastest { 10_000 } else { 24_000 };
         let (total, used) = transfer(&mut CopyTimes::default(), 1 << 20, 100, time);
-        assert!(total <= 110 * 10_000, "{fastest:?}: {total} ns, {used:?}");
+        assert!(total <= 114 * 10_000, "{fastest:?}: {total} ns, {used:?}");
     }
 }
 
@@ -53,7 +53,7 @@ fn a_method_is_measured_when_its_memory_is_in_the_cache() {
         _ => 12_000,
     };
     let (_, used) = transfer(&mut times, 1 << 16, 200, cold);
-    assert!(used[Cells as usize] > 180, "{used:?}");
+    assert!(used[Cells as usize] > 175, "{used:?}");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn only_the_first_messages_of_a_burst_try_a_method() {
     transfer(&mut times, 1 << 20, 100, time);
     let burst = (0..4_000).find_map(|_| {
         transfer(&mut times, 1 << 20, 1, time);
-        let burst: Vec<_> = (0..64).map(|others| times.method(1 << 20, others)).collect();
+        let burst: Vec<_> = (0..64).map(|others| times.choices().method(1 << 20, others)).collect();
         (burst[0] != Split).then_some(burst)
     });
     let tried = burst.map(|burst| burst.iter().filter(|&&method| method != Split).count());
@@ -88,7 +88,7 @@ fn the_choice_follows_a_rank_that_moves() {
     let near = |method, _| if method == Cells { 5_000 } else { 12_000 };
     let far = |method, _| if method == Cells { 30_000 } else { 12_000 };
     transfer(&mut times, 100_000, 500, near);
-    assert_eq!(times.method(100_000, TRIAL), Cells);
+    assert_eq!(times.choices().method(100_000, TRIAL), Cells);
     let (_, used) = transfer(&mut times, 100_000, 500, far);
     assert!(used[Cells as usize] < 200, "{used:?}");
     let (_, used) = transfer(&mut times, 100_000, 20_000, near);
@@ -124,7 +124,7 @@ fn single_delays_do_not_change_the_choice() {
 fn a_method_that_fails_is_rarely_chosen() {
     let mut times = CopyTimes::default();
     for _ in 0..100 {
-        let method = times.method(20_000, 0);
+        let method = times.choices().method(20_000, 0);
         match method {
             Cells => times.record(20_000, method, 9_000),
             failing => times.fail(20_000, failing),
@@ -138,12 +138,12 @@ fn a_method_that_fails_is_rarely_chosen() {
 fn a_new_choice_is_described_once() {
     let mut times = CopyTimes::default();
     let far = |method, _| if method == Split { 10_000 } else { 20_000 };
-    for number in 1..9 {
+    for number in 1..12 {
         transfer(&mut times, 1 << 20, 1, far);
         assert_eq!(times.new_choice(1 << 20), None, "message {number} is of the first trials");
     }
     transfer(&mut times, 1 << 20, 1, far);
-    let text = "cma_split 104.9 GB/s (cells 52.4 GB/s, cma_get 52.4 GB/s)";
+    let text = "cma_split 104.9 GB/s (cells 52.4 GB/s, cma_get 52.4 GB/s, cells_nt 52.4 GB/s)";
     let sizes = "of 1024 to 2048 KiB";
     assert_eq!(times.new_choice(1 << 20), Some((sizes.to_owned(), text.to_owned())));
     transfer(&mut times, 1 << 20, 1000, far);

@@ -168,7 +168,7 @@ fn cells_again() {
                     None => thread::yield_now(),
                 }
             };
-            pool.fill(cell, data.region());
+            pool.fill(cell, data.region(), false);
             let number = pool.send(cell, 1);
             let words = [cell.into(), number, 16, 0];
             push(&mut producer, RecordKind::Cell, key, Payload::Words(words));
