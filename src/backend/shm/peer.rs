@@ -13,6 +13,7 @@ use crate::runtime::component::OpId;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::os::foreign_process;
 use crate::sys::os::process::{self, PidFd};
+use crate::sys::os::shm_segment::Span;
 use crate::sys::sync::wait::now_ns;
 use std::collections::VecDeque;
 use std::io;
@@ -202,11 +203,19 @@ impl Link {
 
     /// Records that the transfer of a message of `len` bytes begins. Returns the current time in
     /// nanoseconds if the message is to be measured, else 0. `is_measurable` is false if there is
-    /// no choice of methods.
-    pub(super) fn begin_transfer(&mut self, len: usize, is_measurable: bool) -> u64 {
+    /// no choice of methods. `shared` returns the memory for the times that the pair shares.
+    pub(super) fn begin_transfer(
+        &mut self,
+        len: usize,
+        is_measurable: bool,
+        shared: impl FnOnce() -> Option<Span>,
+    ) -> u64 {
         self.transfers += 1;
-        let is_measured = is_measurable && self.times.get_or_insert_default().count_message(len);
-        if !is_measured {
+        if !is_measurable {
+            return 0;
+        }
+        let times = self.times.get_or_insert_with(|| Box::new(CopyTimes::new(shared())));
+        if !times.count_message(len) {
             return 0;
         }
         self.measured += 1;

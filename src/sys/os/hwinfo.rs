@@ -1,7 +1,7 @@
 //! Memory sizes and processor name of this machine, from /proc and the control groups, and the
-//! affinity mask of a thread.
+//! cores on which a thread may run.
 
-use super::process::affinity;
+use super::process::{affinity, listed};
 use std::fs;
 
 /// Returns the available and the total memory in bytes, bounded by the limit of the control group;
@@ -50,4 +50,17 @@ pub fn affinity_mask<const WORDS: usize>() -> [u64; WORDS] {
         }
     }
     mask
+}
+
+/// Returns the level-3 cache and the socket that contain all cores on which the calling thread may
+/// run. Each is named by its lowest core number plus 1; 0 if there is none or it is unknown.
+pub fn cache_and_socket() -> [u64; 2] {
+    let cores = affinity();
+    ["cache/index3/shared_cpu_list", "topology/core_siblings_list"].map(|file| {
+        let first = cores.first().copied().unwrap_or(0);
+        let path = format!("/sys/devices/system/cpu/cpu{first}/{file}");
+        let members = listed(&fs::read_to_string(path).unwrap_or_default());
+        let is_inside = cores.iter().all(|core| members.binary_search(core).is_ok());
+        members.first().filter(|_| is_inside).map_or(0, |&first| first as u64 + 1)
+    })
 }

@@ -47,6 +47,10 @@ pub(crate) enum PeerState {
 const CHANGES_AT: usize = 128;
 /// Offset of the word that counts the bytes that `reserve_part` has reserved for window segments.
 const PARTS_AT: usize = 256;
+/// Offset of the measured copy times that the ranks share (`copy_choice`), and the size in bytes of
+/// those for one distance.
+const TIMES_AT: usize = 512;
+pub(crate) const TIMES_BYTES: usize = 256;
 const RANKS_AT: usize = 4096;
 const RANK_STRIDE: usize = 128;
 const STATE: usize = 0;
@@ -56,6 +60,8 @@ const PROBE_VALUE: usize = 16;
 /// logical core; core numbers are taken modulo the number of bits.
 const PROCESSORS: usize = 32;
 const PROCESSOR_WORDS: usize = 4;
+/// Offset of the names of a rank's level-3 cache and socket ([`hwinfo::cache_and_socket`]).
+const DOMAINS: usize = 64;
 const PAGE: usize = 4096;
 
 /// Shared memory of a communicator, mapped in this process.
@@ -207,14 +213,24 @@ impl Segment {
         }
     }
 
-    /// Publishes the logical cores on which this rank may run.
+    /// Publishes the logical cores on which this rank may run, and its level-3 cache and socket.
     pub(crate) fn set_processors(&self, rank: usize) {
         let mask = hwinfo::affinity_mask::<PROCESSOR_WORDS>();
-        for (index, bits) in mask.into_iter().enumerate() {
-            if let Some(word) = self.rank_word(rank, PROCESSORS + 8 * index) {
+        let cores = (PROCESSORS..).step_by(8).zip(mask);
+        for (field, bits) in cores.chain((DOMAINS..).step_by(8).zip(hwinfo::cache_and_socket())) {
+            if let Some(word) = self.rank_word(rank, field) {
                 word.store(bits, Release);
             }
         }
+    }
+
+    /// Returns the memory of the copy times that all pairs of ranks at the distance of `a` and `b`
+    /// share: pairs with a common level-3 cache, pairs on one socket, and all others.
+    pub(crate) fn copy_times(&self, a: usize, b: usize) -> Option<Span> {
+        let of = |rank, field| self.rank_word(rank, field).map_or(0, |word| word.load(Acquire));
+        let is_common = |field| of(a, field) != 0 && of(a, field) == of(b, field);
+        let distance = [DOMAINS, DOMAINS + 8].into_iter().position(is_common).unwrap_or(2);
+        self.memory.span(TIMES_AT + distance * TIMES_BYTES, TIMES_BYTES)
     }
 
     /// Returns true if the ranks outnumber the logical cores in the union of their CPU affinity

@@ -8,7 +8,9 @@
 //!
 //! A method without a measured time is tried first. Later, the slower methods are tried again
 //! (`ClassTimes::due`), so that the choice follows a rank that moves to another core. A trial takes
-//! several messages (`Trial`), because the first ones find the method's memory in no cache.
+//! several messages (`Trial`), because the first ones find the method's memory in no cache. All
+//! pairs of ranks at one distance share their times: a pair needs no first trials if another pair
+//! had them.
 
 /// How the fragments of an accepted message are copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +59,9 @@ impl CopyMethod {
 }
 
 use crate::backend::shm::memory::cells::CELLS;
+use crate::sys::os::shm_segment::Span;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// All methods, in the order of the trials.
 const METHODS: [CopyMethod; 4] = [Cells, Split, Get, CellsNt];
@@ -107,6 +112,22 @@ fn bit_of(class: usize, is_trial: bool) -> usize {
 pub(crate) struct CopyTimes {
     classes: [ClassTimes; CLASSES],
     choices: CopyChoices,
+    shared: SharedTimes,
+}
+
+/// Times that are shared with other pairs of ranks, if there is memory for them: one word per size
+/// class and method. No word depends on another one, so the loads and stores are relaxed.
+struct SharedTimes(Option<Span>);
+
+impl SharedTimes {
+    /// Returns the times of the methods for 1 MiB in nanoseconds; 0 if a time is unknown.
+    fn of(&self, class: usize) -> [u64; METHODS.len()] {
+        [Cells, Get, Split].map(|method| self.word(class, method).map_or(0, |w| w.load(Relaxed)))
+    }
+
+    fn word(&self, class: usize, method: CopyMethod) -> Option<&AtomicU64> {
+        self.0.as_ref()?.word(8 * (class * METHODS.len() + method as usize))
+    }
 }
 
 /// Measured times of the messages of a size class.
@@ -166,25 +187,26 @@ impl Trial {
     }
 }
 
-impl Default for CopyTimes {
-    fn default() -> CopyTimes {
+impl CopyTimes {
+    /// Creates the times of a pair of ranks that shares its times in the memory `shared`.
+    pub(crate) fn new(shared: Option<Span>) -> CopyTimes {
         let time = MethodTime { ns: UNKNOWN, retry_at: 0 };
         let times = [time; METHODS.len()];
         let class = ClassTimes { messages: 0, times, trial: None, reported: None };
-        CopyTimes { classes: [class; CLASSES], choices: CopyChoices::default() }
+        let shared = SharedTimes(shared);
+        CopyTimes { classes: [class; CLASSES], choices: CopyChoices::default(), shared }
     }
-}
 
-impl CopyTimes {
     /// Counts a message of `len` bytes. Returns true if it should be measured.
     pub(crate) fn count_message(&mut self, len: usize) -> bool {
         let index = class_of(len);
         let Some(class) = self.classes.get_mut(index) else { return false };
-        if class.messages == 0 {
+        if class.messages == 0 && !class.adopt(self.shared.of(index)) {
             class.trial = Some(Trial::new(Cells, index));
         }
         class.messages += 1;
-        class.trial.is_some() || class.messages % SAMPLE == 0
+        // The first message too: its end publishes the choice.
+        class.trial.is_some() || class.messages % SAMPLE == 1
     }
 
     /// Returns the choices for the next messages.
@@ -195,7 +217,14 @@ impl CopyTimes {
     /// Records that a message of `len` bytes took `ns` nanoseconds with `method`. Returns the
     /// choices for the next messages.
     pub(crate) fn record(&mut self, len: usize, method: CopyMethod, ns: u64) -> CopyChoices {
-        self.update(len, |class| class.record(method, (ns << 20) / len.max(1) as u64))
+        let choices =
+            self.update(len, |class| class.record(method, (ns << 20) / len.max(1) as u64));
+        let index = class_of(len);
+        let known = self.classes.get(index).map_or(UNKNOWN, |class| class.time(method).ns);
+        if let Some(word) = self.shared.word(index, method).filter(|_| known != UNKNOWN) {
+            word.store(known, Relaxed);
+        }
+        choices
     }
 
     /// Records that `method` failed for a message of `len` bytes. Returns the choices for the next
@@ -252,6 +281,15 @@ impl CopyTimes {
 }
 
 impl ClassTimes {
+    /// Starts with the times `known` of another pair of ranks, of which 0 is none. Returns false if
+    /// all are 0.
+    fn adopt(&mut self, known: [u64; METHODS.len()]) -> bool {
+        for (time, ns) in self.times.iter_mut().zip(known).filter(|&(_, ns)| ns > 0) {
+            *time = MethodTime { ns, retry_at: RETRY.0 };
+        }
+        known.iter().any(|&ns| ns > 0)
+    }
+
     fn time(&self, method: CopyMethod) -> MethodTime {
         let unknown = MethodTime { ns: UNKNOWN, retry_at: 0 };
         self.times.get(method as usize).copied().unwrap_or(unknown)

@@ -420,6 +420,7 @@ impl Engine {
             offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
         let size = usize::try_from(offer.size).unwrap_or(usize::MAX);
         let (is_lower, is_free) = (self.rank < source, readable && self.forced.is_none());
+        let shared = || self.segment.copy_times(source, self.rank);
         let link = self.peers.link_mut(source);
         let (method, is_exchange, begun_ns) = link.map_or((CopyMethod::Cells, false, 0), |link| {
             let chosen = link.chosen(size, is_lower);
@@ -430,7 +431,7 @@ impl Engine {
                 _ => CopyMethod::Cells,
             };
             let is_measurable = is_free && (is_lower || !link.is_exchange);
-            (method, link.is_exchange, link.begin_transfer(size, is_measurable))
+            (method, link.is_exchange, link.begin_transfer(size, is_measurable, shared))
         });
         let is_alone = method == CopyMethod::Get || (method == CopyMethod::Split && is_exchange);
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };

@@ -194,7 +194,8 @@ impl Engine {
             && matches!(into, Into::Posted(_))
             && self.peers.get(source).is_some_and(|peer| peer.readable);
         if let Some(link) = self.peers.link_mut(source) {
-            let begun_ns = link.begin_transfer(size, is_measurable);
+            let shared = || self.segment.copy_times(source, self.rank);
+            let begun_ns = link.begin_transfer(size, is_measurable, shared);
             let (word, have) = (record.key, 0);
             link.long = Some(PipelineReceive { into, word, have, size, begun_ns, method });
         }

@@ -26,3 +26,18 @@ fn rings_are_ready_when_opened_and_sizes_must_agree() {
     let fd = segment.descriptor().expect("file").try_clone_to_owned().expect("dup");
     assert!(Segment::attach(fd, 69).is_err());
 }
+
+#[test]
+fn pairs_at_one_distance_share_their_copy_times() {
+    let segment = Segment::create(4).expect("segment");
+    let places = [(0, [1, 1]), (1, [1, 1]), (2, [9, 1]), (3, [0, 0])];
+    for (rank, domains) in places {
+        for (index, name) in domains.into_iter().enumerate() {
+            segment.rank_word(rank, DOMAINS + 8 * index).expect("word").store(name, Relaxed);
+        }
+    }
+    let word = |a, b| segment.copy_times(a, b).expect("times").word(0).expect("word").as_ptr();
+    assert_eq!([word(0, 1), word(0, 2), word(0, 3)], [word(1, 0), word(2, 1), word(3, 3)]);
+    assert!(word(0, 1) != word(0, 2) && word(0, 2) != word(0, 3) && word(0, 1) != word(0, 3));
+    const { assert!(TIMES_AT + 3 * TIMES_BYTES <= RANKS_AT) };
+}

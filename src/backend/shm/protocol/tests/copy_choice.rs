@@ -1,7 +1,9 @@
 //! Tests of `copy_choice`, with scripted times.
 
 use super::*;
+use crate::backend::shm::memory::segment::TIMES_BYTES;
 use crate::backend::shm::protocol::pipeline::FRAGMENT;
+use crate::sys::os::shm_segment::SharedMapping;
 
 /// Transfers `count` messages of `len` bytes one after the other. `time` returns the duration of a
 /// transfer in nanoseconds. Returns the total time and the number of messages per method.
@@ -27,7 +29,7 @@ fn transfer(
 fn the_first_hundred_messages_take_at_most_a_seventh_more() {
     for fastest in METHODS {
         let time = |method, _| if method == fastest { 10_000 } else { 24_000 };
-        let (total, used) = transfer(&mut CopyTimes::default(), 1 << 20, 100, time);
+        let (total, used) = transfer(&mut CopyTimes::new(None), 1 << 20, 100, time);
         assert!(total <= 114 * 10_000, "{fastest:?}: {total} ns, {used:?}");
     }
 }
@@ -38,14 +40,14 @@ fn the_first_hundred_messages_of_each_size_waste_at_most_half_a_millisecond() {
     for (class, len) in (0..CLASSES).map(|class| (class, FRAGMENT << class)) {
         let best = 2_000 << class;
         let time = |method, _| if method == Cells { best * 5 / 2 } else { best };
-        let (total, used) = transfer(&mut CopyTimes::default(), len, 100, time);
+        let (total, used) = transfer(&mut CopyTimes::new(None), len, 100, time);
         assert!(total <= 110 * best + 500_000, "{len} bytes: {total} ns, {used:?}");
     }
 }
 
 #[test]
 fn a_method_is_measured_when_its_memory_is_in_the_cache() {
-    let mut times = CopyTimes::default();
+    let mut times = CopyTimes::new(None);
     // The first time around all cells is slow.
     let cold = |method, number| match method {
         Cells if number < u64::from(CELLS) / 4 => 100_000,
@@ -59,7 +61,7 @@ fn a_method_is_measured_when_its_memory_is_in_the_cache() {
 #[test]
 fn later_messages_rarely_try_a_slower_method() {
     for slow in [11_000, 15_000, 40_000] {
-        let mut times = CopyTimes::default();
+        let mut times = CopyTimes::new(None);
         let time = |method, _| if method == Split { 10_000 } else { slow };
         transfer(&mut times, 1 << 16, 1000, time);
         let (total, used) = transfer(&mut times, 1 << 16, 10_000, time);
@@ -70,7 +72,7 @@ fn later_messages_rarely_try_a_slower_method() {
 
 #[test]
 fn only_the_first_messages_of_a_burst_try_a_method() {
-    let mut times = CopyTimes::default();
+    let mut times = CopyTimes::new(None);
     let time = |method, _| if method == Split { 10_000 } else { 20_000 };
     transfer(&mut times, 1 << 20, 100, time);
     let burst = (0..4_000).find_map(|_| {
@@ -84,7 +86,7 @@ fn only_the_first_messages_of_a_burst_try_a_method() {
 
 #[test]
 fn the_choice_follows_a_rank_that_moves() {
-    let mut times = CopyTimes::default();
+    let mut times = CopyTimes::new(None);
     let near = |method, _| if method == Cells { 5_000 } else { 12_000 };
     let far = |method, _| if method == Cells { 30_000 } else { 12_000 };
     transfer(&mut times, 100_000, 500, near);
@@ -97,7 +99,7 @@ fn the_choice_follows_a_rank_that_moves() {
 
 #[test]
 fn a_change_for_one_size_renews_the_trials_for_others() {
-    let mut times = CopyTimes::default();
+    let mut times = CopyTimes::new(None);
     let far = |method, _| if method == Cells { 60_000 } else { 20_000 };
     let near = |method, _| if method == Cells { 10_000 } else { 20_000 };
     transfer(&mut times, 1 << 18, 2_000, far);
@@ -109,7 +111,7 @@ fn a_change_for_one_size_renews_the_trials_for_others() {
 
 #[test]
 fn single_delays_do_not_change_the_choice() {
-    let mut times = CopyTimes::default();
+    let mut times = CopyTimes::new(None);
     let time = |method, number| match method {
         Get if number % 50 == 0 => 900_000,
         Get => 10_000,
@@ -122,7 +124,7 @@ fn single_delays_do_not_change_the_choice() {
 
 #[test]
 fn a_method_that_fails_is_rarely_chosen() {
-    let mut times = CopyTimes::default();
+    let mut times = CopyTimes::new(None);
     for _ in 0..100 {
         let method = times.choices().method(20_000, 0);
         match method {
@@ -136,7 +138,7 @@ fn a_method_that_fails_is_rarely_chosen() {
 
 #[test]
 fn a_new_choice_is_described_once() {
-    let mut times = CopyTimes::default();
+    let mut times = CopyTimes::new(None);
     let far = |method, _| if method == Split { 10_000 } else { 20_000 };
     for number in 1..12 {
         transfer(&mut times, 1 << 20, 1, far);
@@ -151,6 +153,26 @@ fn a_new_choice_is_described_once() {
     times.fail(1 << 20, Split);
     let (_, text) = times.new_choice(1 << 20).expect("a change");
     assert!(text.starts_with("cells ") && text.contains("cma_split failed"), "{text}");
+}
+
+/// Of a pair whose distance has been measured, only the first message may be slower.
+#[test]
+fn a_pair_starts_with_the_times_of_another_pair() {
+    let memory = SharedMapping::create(4096).expect("memory");
+    memory.commit(0, 4096).expect("commit");
+    const { assert!(CLASSES * METHODS.len() * 8 <= TIMES_BYTES) };
+    let pair = || CopyTimes::new(memory.span(0, TIMES_BYTES));
+    let time = |method, _| if method == Split { 10_000 } else { 30_000 };
+    transfer(&mut pair(), 1 << 20, 1000, time);
+    let (_, used) = transfer(&mut pair(), 1 << 20, 100, time);
+    assert_eq!(used, [1, 0, 99]);
+    // The times of one size are not those of another, and they are tried again later.
+    let (_, used) = transfer(&mut pair(), 1 << 16, 100, time);
+    assert!(used[Cells as usize] > 8, "{used:?}");
+    let mut times = pair();
+    let near = |method, _| if method == Cells { 5_000 } else { 12_000 };
+    let (_, used) = transfer(&mut times, 1 << 20, 1000, near);
+    assert!(used[Cells as usize] > 700, "{used:?}");
 }
 
 #[test]
