@@ -3,7 +3,7 @@
 //! this rank's ends of the message rings.
 
 use super::memory::cells::CellMemory;
-use super::memory::ring::{Consumer, Producer};
+use super::memory::ring::{Consumer, ORDINARY, Payload, Producer, RecordKind, RingRecord};
 use super::memory::segment::{PeerState, Segment};
 use super::protocol::copy_choice::{CopyChoices, CopyMethod, CopyTimes};
 use super::protocol::pipeline::{LONG, fragments_of};
@@ -199,6 +199,50 @@ impl Link {
             let choices = if is_own { self.own_choices() } else { of_peer };
             choices.method(len, producer.offers.count_open())
         })
+    }
+
+    /// Writes a complete message to the ring; returns false if the ring has no space for it now. A
+    /// message of more than `ORDINARY` bytes is copied as `forced` or the peer's choice says.
+    pub(super) fn push_eager(
+        &mut self,
+        word: u64,
+        data: Region,
+        forced: Option<CopyMethod>,
+    ) -> bool {
+        let Some(producer) = self.producer.as_mut() else { return false };
+        if data.len() <= ORDINARY {
+            return producer.push(RecordKind::Eager, word, Payload::Bytes(data));
+        }
+        let (chosen, is_sample) =
+            CopyChoices(producer.choices()).eager(data.len(), producer.count());
+        let (method, is_measured) = (forced.unwrap_or(chosen), forced.is_none() && is_sample);
+        let Some(into) = producer.reserve(data.len()) else { return false };
+        let begun_ns = if is_measured { now_ns() } else { 0 };
+        if method == CopyMethod::CellsNt {
+            into.copy_nt(data)
+        } else {
+            into.copy_across(data)
+        }
+        let ns = if is_measured { now_ns().saturating_sub(begun_ns).max(1) } else { 0 };
+        producer.push_reserved(RecordKind::Eager, word, data.len(), [ns, method as u64]);
+        true
+    }
+
+    /// Records the copy of the eager message `record` to the receive buffer, which this rank began
+    /// at `begun_ns` and which has ended. Returns a description of the choice if it has changed.
+    pub(super) fn end_eager(
+        &mut self,
+        record: &RingRecord,
+        begun_ns: u64,
+        shared: impl FnOnce() -> Option<Span>,
+    ) -> Option<(String, String)> {
+        let times = self.times.get_or_insert_with(|| Box::new(CopyTimes::new(shared())));
+        let [sender_ns, method] = record.copied;
+        let ns = now_ns().saturating_sub(begun_ns).saturating_add(sender_ns);
+        let method = CopyMethod::of(method);
+        let (choices, new_choice) = times.record_eager(record.payload.len(), method, ns);
+        self.publish(choices);
+        new_choice
     }
 
     /// Records that the transfer of a message of `len` bytes begins. Returns the current time in

@@ -46,6 +46,9 @@ pub(crate) const CAPACITY: usize = sync::size(128 << 10, 128);
 /// Maximum payload of a record, in bytes. The byte ring has space for several such payloads, so
 /// producer and consumer can work at the same time.
 pub(crate) const MAX_DATA: usize = sync::size(16 << 10, 112);
+/// Maximum size, in bytes, of a payload that is always copied by ordinary stores. The record of a
+/// larger payload says how the producer has copied it (`RingRecord::copied`).
+pub(crate) const ORDINARY: usize = sync::size(2 << 10, 96);
 /// Alignment, in bytes, of the payloads in the byte ring: a cache line.
 const LINE: usize = 64;
 
@@ -130,6 +133,9 @@ pub(crate) struct RingRecord {
     pub(crate) words: [u64; 4],
     /// Message bytes of an `Eager` or `Data` record.
     pub(crate) payload: Region,
+    /// Of a payload of more than `ORDINARY` bytes: the time that the producer took to copy it, in
+    /// nanoseconds, or 0 if it was not measured, and the number of the copy method (`copy_choice`).
+    pub(crate) copied: [u64; 2],
     /// End of this record's payload in the byte ring, as a byte count since the ring was created.
     end: u64,
 }
@@ -289,16 +295,41 @@ impl Producer {
     }
 
     fn push_long(&mut self, kind: RecordKind, key: u64, bytes: Region) -> bool {
-        debug_assert!(bytes.len() <= MAX_DATA);
-        if !self.has_slot() {
-            return false;
-        }
-        let Some((start, end)) = self.room_for(bytes.len()) else { return false };
-        self.filled = end;
-        self.ring.bytes.region().part(place(start), bytes.len()).copy_across(bytes);
-        self.ring.put(slot_of(self.tail) + WORDS, self.filled);
-        self.publish(kind, bytes.len() as u64, key);
+        let Some(into) = self.reserve(bytes.len()) else { return false };
+        into.copy_across(bytes);
+        self.push_reserved(kind, key, bytes.len(), [0; 2]);
         true
+    }
+
+    /// Reserves space in the byte ring for the payload of the next record, which must then be
+    /// written by `push_reserved`. Returns `None` if there is too little space now.
+    pub(crate) fn reserve(&mut self, len: usize) -> Option<Region> {
+        debug_assert!(len <= MAX_DATA);
+        let (start, end) = if self.has_slot() { self.room_for(len)? } else { return None };
+        self.filled = end;
+        Some(self.ring.bytes.region().part(place(start), len))
+    }
+
+    /// Writes a record whose payload of `len` bytes is in the space that `reserve` has returned.
+    pub(crate) fn push_reserved(
+        &mut self,
+        kind: RecordKind,
+        key: u64,
+        len: usize,
+        [ns, method]: [u64; 2],
+    ) {
+        let at = slot_of(self.tail) + WORDS;
+        self.ring.put(at, self.filled);
+        if len > ORDINARY {
+            self.ring.put(at + 8, ns);
+            self.ring.put(at + 16, method);
+        }
+        self.publish(kind, len as u64, key);
+    }
+
+    /// Returns the number of records written.
+    pub(crate) fn count(&self) -> u64 {
+        self.tail
     }
 
     fn publish(&mut self, kind: RecordKind, claim_or_len: u64, key: u64) {
@@ -371,6 +402,7 @@ impl Consumer {
             key: self.ring.get(at + 8),
             words: [0; 4],
             payload: Region::EMPTY,
+            copied: [0; 2],
             end: self.read,
         };
         match kind {
@@ -381,6 +413,9 @@ impl Consumer {
             RecordKind::Eager | RecordKind::Data => {
                 record.end = self.ring.get(at + WORDS);
                 record.payload = self.long(claim_or_len, record.end)?;
+                if claim_or_len > ORDINARY {
+                    record.copied = [8, 16].map(|word| self.ring.get(at + WORDS + word));
+                }
             }
             _ => record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word)),
         }

@@ -50,7 +50,7 @@ const PARTS_AT: usize = 256;
 /// Offset of the measured copy times that the ranks share (`copy_choice`), and the size in bytes of
 /// those for one distance.
 const TIMES_AT: usize = 512;
-pub(crate) const TIMES_BYTES: usize = 256;
+pub(crate) const TIMES_BYTES: usize = 512;
 const RANKS_AT: usize = 4096;
 const RANK_STRIDE: usize = 128;
 const STATE: usize = 0;

@@ -60,15 +60,20 @@ impl CopyMethod {
 
 use crate::backend::shm::memory::cells::CELLS;
 use crate::sys::os::shm_segment::Span;
+use std::fmt::Arguments;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// All methods, in the order of the trials.
 const METHODS: [CopyMethod; 4] = [Cells, Split, Get, CellsNt];
 
-/// Number of size classes. Class 0 is for less than 32 KiB, and each further class for twice the
-/// size; the last one has no limit.
-const CLASSES: usize = 9;
+/// Number of size classes of large messages. Class 0 is for less than 32 KiB, and each further
+/// class for twice the size; the last one has no limit.
+const LARGE: usize = 9;
+/// Number of all size classes. The last ones are those of eager messages of up to 4, 8 and 16 KiB,
+/// which are copied through the ring: by ordinary stores as with `Cells`, or by non-temporal stores
+/// as with `CellsNt`.
+const CLASSES: usize = LARGE + 3;
 /// Maximum number of measured messages of a trial.
 const TRIAL: u32 = 8;
 /// A trial ends after this many messages in a row that do not shorten its time by an eighth, or
@@ -76,6 +81,9 @@ const TRIAL: u32 = 8;
 const MISSES: u32 = 2;
 /// Outside trials, one of this many messages of a size class is measured.
 const SAMPLE: u64 = 8;
+/// Outside trials, one of this many records is measured if it is an eager message. The number is
+/// prime, so that the messages of a regular sequence are measured in turn.
+const EAGER_SAMPLE: u64 = 31;
 /// Minimum and maximum number of messages of a size class between two trials of a method.
 const RETRY: (u64, u64) = (128, 1 << 12);
 /// Number of messages between two trials of a method for each message time that a trial has cost,
@@ -84,7 +92,12 @@ const RETRY_COST: u64 = 150;
 
 /// Returns the size class of a message of `len` bytes.
 fn class_of(len: usize) -> usize {
-    (len >> 15).checked_ilog2().map_or(0, |log| log as usize + 1).min(CLASSES - 1)
+    (len >> 15).checked_ilog2().map_or(0, |log| log as usize + 1).min(LARGE - 1)
+}
+
+/// Returns the size class of an eager message of `len` bytes.
+fn eager_class_of(len: usize) -> usize {
+    LARGE + usize::from(len > 4 << 10) + usize::from(len > 8 << 10)
 }
 
 /// Methods for all size classes, in two bits per class. The word is shared between processes.
@@ -96,6 +109,13 @@ impl CopyChoices {
     /// two ranks are in progress. Only the first `TRIAL` of them use a method that is being tried.
     pub(crate) fn method(self, len: usize, others: u32) -> CopyMethod {
         CopyMethod::of(self.0 >> bit_of(class_of(len), others < TRIAL))
+    }
+
+    /// Returns the method for the next eager message of `len` bytes, which is record `number` of the
+    /// ring, and true if the message is to be measured.
+    pub(crate) fn eager(self, len: usize, number: u64) -> (CopyMethod, bool) {
+        let of = |is_trial| CopyMethod::of(self.0 >> bit_of(eager_class_of(len), is_trial));
+        (of(true), of(true) != of(false) || number % EAGER_SAMPLE == 0)
     }
 
     fn set(&mut self, class: usize, is_trial: bool, method: CopyMethod) {
@@ -122,7 +142,11 @@ struct SharedTimes(Option<Span>);
 impl SharedTimes {
     /// Returns the times of the methods for 1 MiB in nanoseconds; 0 if a time is unknown.
     fn of(&self, class: usize) -> [u64; METHODS.len()] {
-        [Cells, Get, Split].map(|method| self.word(class, method).map_or(0, |w| w.load(Relaxed)))
+        let mut known = [0; METHODS.len()];
+        for (method, ns) in (0..).zip(&mut known) {
+            *ns = self.word(class, CopyMethod::of(method)).map_or(0, |word| word.load(Relaxed));
+        }
+        known
     }
 
     fn word(&self, class: usize, method: CopyMethod) -> Option<&AtomicU64> {
@@ -146,7 +170,8 @@ struct ClassTimes {
 struct MethodTime {
     /// Time for 1 MiB in nanoseconds; `UNKNOWN` if the method was not measured or has failed.
     ns: u64,
-    /// Value of `ClassTimes::messages` from which the method is tried again.
+    /// Value of `ClassTimes::messages` from which the method is tried again; `NEVER` if the method
+    /// cannot copy messages of the class.
     retry_at: u64,
 }
 
@@ -164,6 +189,7 @@ struct Trial {
 }
 
 const UNKNOWN: u64 = u64::MAX;
+const NEVER: u64 = u64::MAX;
 
 impl Trial {
     /// Creates the trial of a method for messages of the size class `class`.
@@ -192,19 +218,26 @@ impl CopyTimes {
     pub(crate) fn new(shared: Option<Span>) -> CopyTimes {
         let time = MethodTime { ns: UNKNOWN, retry_at: 0 };
         let times = [time; METHODS.len()];
-        let class = ClassTimes { messages: 0, times, trial: None, reported: None };
-        let shared = SharedTimes(shared);
-        CopyTimes { classes: [class; CLASSES], choices: CopyChoices::default(), shared }
+        let mut classes = [ClassTimes { messages: 0, times, trial: None, reported: None }; CLASSES];
+        for class in classes.iter_mut().skip(LARGE) {
+            let never = MethodTime { retry_at: NEVER, ..time };
+            let others = METHODS.into_iter().filter(|method| !method.uses_cells());
+            others.for_each(|method| class.set(method, never));
+        }
+        CopyTimes { classes, choices: CopyChoices::default(), shared: SharedTimes(shared) }
     }
 
     /// Counts a message of `len` bytes. Returns true if it should be measured.
     pub(crate) fn count_message(&mut self, len: usize) -> bool {
-        let index = class_of(len);
+        self.count(class_of(len), 1)
+    }
+
+    fn count(&mut self, index: usize, count: u64) -> bool {
         let Some(class) = self.classes.get_mut(index) else { return false };
         if class.messages == 0 && !class.adopt(self.shared.of(index)) {
             class.trial = Some(Trial::new(Cells, index));
         }
-        class.messages += 1;
+        class.messages += if class.trial.is_some() { 1 } else { count };
         // The first message too: its end publishes the choice.
         class.trial.is_some() || class.messages % SAMPLE == 1
     }
@@ -217,9 +250,28 @@ impl CopyTimes {
     /// Records that a message of `len` bytes took `ns` nanoseconds with `method`. Returns the
     /// choices for the next messages.
     pub(crate) fn record(&mut self, len: usize, method: CopyMethod, ns: u64) -> CopyChoices {
-        let choices =
-            self.update(len, |class| class.record(method, (ns << 20) / len.max(1) as u64));
-        let index = class_of(len);
+        self.record_in(class_of(len), len, method, ns)
+    }
+
+    /// Records that the copies of an eager message of `len` bytes took `ns` nanoseconds with
+    /// `method`. Returns the choices for the next messages, and a description of the choice as
+    /// `new_choice` does.
+    pub(crate) fn record_eager(
+        &mut self,
+        len: usize,
+        method: CopyMethod,
+        ns: u64,
+    ) -> (CopyChoices, Option<(String, String)>) {
+        let index = eager_class_of(len);
+        self.count(index, EAGER_SAMPLE);
+        let choices = self.record_in(index, len, method, ns);
+        let kib = 4 << (index - LARGE);
+        (choices, self.new_choice_in(index, format_args!("of {} to {kib} KiB", kib / 2)))
+    }
+
+    fn record_in(&mut self, index: usize, len: usize, method: CopyMethod, ns: u64) -> CopyChoices {
+        let ns = ns.saturating_mul(1 << 20) / len.max(1) as u64;
+        let choices = self.update(index, |class| class.record(method, ns));
         let known = self.classes.get(index).map_or(UNKNOWN, |class| class.time(method).ns);
         if let Some(word) = self.shared.word(index, method).filter(|_| known != UNKNOWN) {
             word.store(known, Relaxed);
@@ -230,7 +282,7 @@ impl CopyTimes {
     /// Records that `method` failed for a message of `len` bytes. Returns the choices for the next
     /// messages.
     pub(crate) fn fail(&mut self, len: usize, method: CopyMethod) -> CopyChoices {
-        self.update(len, |class| {
+        self.update(class_of(len), |class| {
             class.trial = class.trial.filter(|trial| trial.method != method);
             let retry_at = class.messages + RETRY.1;
             class.set(method, MethodTime { ns: UNKNOWN, retry_at });
@@ -242,6 +294,14 @@ impl CopyTimes {
     /// method with the measured rates.
     pub(crate) fn new_choice(&mut self, len: usize) -> Option<(String, String)> {
         let index = class_of(len);
+        let from = 16_usize << index;
+        if index + 1 == LARGE {
+            return self.new_choice_in(index, format_args!("of {from} KiB and more"));
+        }
+        self.new_choice_in(index, format_args!("of {from} to {} KiB", 2 * from))
+    }
+
+    fn new_choice_in(&mut self, index: usize, sizes: Arguments<'_>) -> Option<(String, String)> {
         let class = self.classes.get_mut(index)?;
         let (best, _) = class.best();
         let is_tried = class.trial.is_none() && class.times.iter().all(|time| time.retry_at > 0);
@@ -253,18 +313,12 @@ impl CopyTimes {
             UNKNOWN => format!("{} failed", method.name()),
             ns => format!("{} {:.1} GB/s", method.name(), (1 << 20) as f64 / ns as f64),
         };
-        let from = 16_usize << index;
-        let sizes = match index + 1 {
-            CLASSES => format!("of {from} KiB and more"),
-            _ => format!("of {from} to {} KiB", 2 * from),
-        };
-        let others = METHODS.iter().filter(|&&method| method != best).map(rate);
-        let others = others.collect::<Vec<_>>().join(", ");
-        Some((sizes, format!("{} ({others})", rate(&best))))
+        let is_other = |method: &&_| **method != best && class.time(**method).retry_at != NEVER;
+        let others = METHODS.iter().filter(is_other).map(rate).collect::<Vec<_>>().join(", ");
+        Some((sizes.to_string(), format!("{} ({others})", rate(&best))))
     }
 
-    fn update(&mut self, len: usize, change: impl FnOnce(&mut ClassTimes)) -> CopyChoices {
-        let index = class_of(len);
+    fn update(&mut self, index: usize, change: impl FnOnce(&mut ClassTimes)) -> CopyChoices {
         let Some(class) = self.classes.get_mut(index) else { return self.choices };
         let before = class.best().0;
         change(class);
@@ -315,7 +369,9 @@ impl ClassTimes {
     /// Makes the next trial of a method due, because it has become faster for another size.
     fn renew(&mut self, method: CopyMethod) {
         let known = self.time(method);
-        self.set(method, MethodTime { retry_at: known.retry_at.min(self.messages), ..known });
+        if known.retry_at != NEVER {
+            self.set(method, MethodTime { retry_at: known.retry_at.min(self.messages), ..known });
+        }
     }
 
     /// Records the time of a message for 1 MiB.

@@ -27,7 +27,7 @@ use crate::abi::status::*;
 use crate::backend::match_queues::{Matcher, UnexpectedMessage};
 use crate::backend::op_table::{Operation, Operations};
 use crate::backend::shm::memory::cells::CellPool;
-use crate::backend::shm::memory::ring::{MAX_DATA, Payload, RecordKind};
+use crate::backend::shm::memory::ring::MAX_DATA;
 use crate::backend::shm::memory::segment::{PeerState, Segment};
 use crate::backend::shm::peer::{Mode, Peers};
 use crate::error::{Result, fail, failure};
@@ -298,8 +298,7 @@ impl Engine {
         let is_present = self.peers.is_present(dest);
         let link = self.peers.link_mut(dest).filter(|link| is_present && link.starts.is_empty());
         // There is no ring from this rank to itself.
-        let Some(producer) = link.and_then(|link| link.producer.as_mut()) else { return false };
-        producer.push(RecordKind::Eager, word, Payload::Bytes(data))
+        link.is_some_and(|link| link.push_eager(word, data, self.forced))
     }
 
     fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {

@@ -15,6 +15,7 @@ use crate::runtime::component::OpId;
 use crate::runtime::explain;
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::wait::now_ns;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Logs once that messages stay in their ring because memory for storing them is exhausted.
@@ -32,6 +33,13 @@ fn warn_of_memory(source: usize) {
 #[cold]
 fn explain_copies(source: usize, (sizes, method): (String, String)) {
     explain::record(&format!("copies of messages {sizes} from rank {source}"), &method);
+}
+
+/// Returns the current time in nanoseconds if the copies of the payload of `record` are measured,
+/// else 0.
+pub(super) fn begin_copy(record: &RingRecord) -> u64 {
+    let [sender_ns, _] = record.copied;
+    if sender_ns == 0 { 0 } else { now_ns() }
 }
 
 /// Message that is being received in unrequested fragments, which the sender sends without a clear
@@ -108,7 +116,9 @@ impl Engine {
     fn accept_eager(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
         if let Some(id) = self.matcher.take_posted(from, record.key) {
+            let begun_ns = begin_copy(record);
             self.deliver(id, source, record.key, record.payload);
+            self.end_copy(source, record, begun_ns);
             return true;
         }
         let Some(copy) = Scratch::copy_of(record.payload) else {
@@ -117,6 +127,17 @@ impl Engine {
         };
         self.matcher.arrive(from, record.key, Arrival::Copied(copy));
         true
+    }
+
+    /// Records the time of the copy of an eager message to its receive buffer, if it is measured.
+    /// `begun_ns` is the result of `begin_copy`.
+    pub(super) fn end_copy(&mut self, source: usize, record: &RingRecord, begun_ns: u64) {
+        if begun_ns > 0 {
+            let shared = || self.segment.copy_times(source, self.rank);
+            let link = self.peers.link_mut(source);
+            let new_choice = link.and_then(|link| link.end_eager(record, begun_ns, shared));
+            new_choice.into_iter().for_each(|choice| explain_copies(source, choice));
+        }
     }
 
     fn accept_offer(&mut self, source: usize, record: &RingRecord) -> bool {

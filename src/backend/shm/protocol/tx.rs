@@ -101,7 +101,8 @@ impl Engine {
             return self.offer(dest, id, word, (data, CopyMethod::Cells), false);
         }
         if data.len() <= MAX_DATA && mode != SendMode::Synchronous {
-            let started = self.push(dest, RecordKind::Eager, word, Payload::Bytes(data));
+            let link = self.peers.link_mut(dest);
+            let started = link.is_some_and(|link| link.push_eager(word, data, self.forced));
             if started {
                 self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             }

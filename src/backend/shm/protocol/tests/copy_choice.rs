@@ -155,6 +155,42 @@ fn a_new_choice_is_described_once() {
     assert!(text.starts_with("cells ") && text.contains("cma_split failed"), "{text}");
 }
 
+/// Sends `count` eager messages of `len` bytes; see `transfer`.
+fn send_eager(
+    times: &mut CopyTimes,
+    len: usize,
+    count: u64,
+    time: impl Fn(CopyMethod) -> u64,
+) -> (u64, [u64; 4]) {
+    let (mut measured, mut used) = (0, [0; 4]);
+    for number in 0..count {
+        let (method, is_measured) = times.choices().eager(len, number);
+        used[method as usize] += 1;
+        if is_measured {
+            measured += 1;
+            times.record_eager(len, method, time(method));
+        }
+    }
+    (measured, used)
+}
+
+#[test]
+fn eager_messages_use_the_faster_stores() {
+    let mut times = CopyTimes::new(None);
+    let far = |method| if method == CellsNt { 1_900 } else { 2_900 };
+    let near = |method| if method == CellsNt { 1_900 } else { 800 };
+    let (measured, used) = send_eager(&mut times, 8 << 10, 10_000, far);
+    assert!(used[CellsNt as usize] > 9_700 && measured < 600, "{measured}, {used:?}");
+    // Messages of other sizes have not been sent.
+    assert_eq!(times.choices().eager(3 << 10, 1), (Cells, false));
+    assert_eq!(times.choices().method(1 << 20, 0), Cells);
+    let (measured, used) = send_eager(&mut times, 8 << 10, 200_000, near);
+    assert!(used[CellsNt as usize] < 140_000 && measured < 7_000, "{measured}, {used:?}");
+    let (_, used) = send_eager(&mut times, 8 << 10, 10_000, far);
+    assert!(used[CellsNt as usize] > 9_000, "{used:?}");
+    assert_eq!(used[Get as usize] + used[Split as usize], 0);
+}
+
 /// Of a pair whose distance has been measured, only the first message may be slower.
 #[test]
 fn a_pair_starts_with_the_times_of_another_pair() {
@@ -165,7 +201,7 @@ fn a_pair_starts_with_the_times_of_another_pair() {
     let time = |method, _| if method == Split { 10_000 } else { 30_000 };
     transfer(&mut pair(), 1 << 20, 1000, time);
     let (_, used) = transfer(&mut pair(), 1 << 20, 100, time);
-    assert_eq!(used, [1, 0, 99]);
+    assert_eq!(used, [1, 0, 99, 0]);
     // The times of one size are not those of another, and they are tried again later.
     let (_, used) = transfer(&mut pair(), 1 << 16, 100, time);
     assert!(used[Cells as usize] > 8, "{used:?}");
