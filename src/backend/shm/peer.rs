@@ -132,6 +132,28 @@ pub(super) struct Link {
     pub(super) is_listed: bool,
 }
 
+/// Measurement of the two copies of an eager message.
+pub(super) struct EagerCopy {
+    len: usize,
+    method: CopyMethod,
+    sender_ns: u64,
+    begun_ns: u64,
+}
+
+impl EagerCopy {
+    /// Begins the copy of the eager message in `record`, the next record of `consumer`, to its
+    /// receive buffer. Returns `None` if its copies are not measured.
+    pub(super) fn begin(consumer: &Consumer, record: &RingRecord) -> Option<EagerCopy> {
+        let len = record.payload.len();
+        if len <= ORDINARY {
+            return None;
+        }
+        let [sender_ns, method] = consumer.copied();
+        let method = CopyMethod::of(method);
+        (sender_ns > 0).then(|| EagerCopy { len, method, sender_ns, begun_ns: now_ns() })
+    }
+}
+
 impl Peer {
     /// Creates the state of the rank with process ID `pid`. `process` is its pidfd; `None` for this
     /// rank itself.
@@ -228,19 +250,16 @@ impl Link {
         true
     }
 
-    /// Records the copy of the eager message `record` to the receive buffer, which this rank began
-    /// at `begun_ns` and which has ended. Returns a description of the choice if it has changed.
+    /// Records that the copy of an eager message to the receive buffer has ended. Returns a
+    /// description of the choice if it has changed.
     pub(super) fn end_eager(
         &mut self,
-        record: &RingRecord,
-        begun_ns: u64,
+        copy: &EagerCopy,
         shared: impl FnOnce() -> Option<Span>,
     ) -> Option<(String, String)> {
+        let ns = now_ns().saturating_sub(copy.begun_ns).saturating_add(copy.sender_ns);
         let times = self.times.get_or_insert_with(|| Box::new(CopyTimes::new(shared())));
-        let [sender_ns, method] = record.copied;
-        let ns = now_ns().saturating_sub(begun_ns).saturating_add(sender_ns);
-        let method = CopyMethod::of(method);
-        let (choices, new_choice) = times.record_eager(record.payload.len(), method, ns);
+        let (choices, new_choice) = times.record_eager(copy.len, copy.method, ns);
         self.publish(choices);
         new_choice
     }

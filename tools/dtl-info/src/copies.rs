@@ -2,11 +2,13 @@
 //! that the library chose for each size, with the measured rates.
 
 use dtl_binding::sys::*;
-use dtl_binding::{Comm, Library, Result, call, explain};
+use dtl_binding::{Comm, Library, Result, call, explain, field};
 use std::ptr;
 
 /// Number of messages of each size in each direction: enough for the first trials of all methods.
 const MESSAGES: usize = 100;
+/// The same for messages below 16 KiB, of which the library measures few.
+const SMALL_MESSAGES: usize = 1000;
 /// Maximum size of the report of a rank, in bytes.
 const REPORT: usize = 1 << 16;
 
@@ -41,7 +43,7 @@ fn why_none(comm: &Comm, size: i32) -> Result<String> {
     Ok(if size < 2 {
         "no other rank: start two, for example by \"dtlrun -n 2 dtl-info --copies\"".to_owned()
     } else {
-        format!("no choice of copy methods in {}", comm.description()?)
+        format!("no choice of copy methods: {}", field(&comm.info()?.transport))
     })
 }
 
@@ -49,8 +51,9 @@ fn why_none(comm: &Comm, size: i32) -> Result<String> {
 fn exchange(comm: &Comm, rank: i32, partner: i32) -> Result<()> {
     let mut buffer = vec![1_u8; 6 << 20];
     let (comm, buf) = (comm.raw(), buffer.as_mut_ptr().cast());
-    for size in (0..9).map(|class| 24 << 10 << class) {
-        for turn in 0..2 * MESSAGES {
+    for size in (0..12).map(|class| 3 << 10 << class) {
+        let messages = if size < 16 << 10 { SMALL_MESSAGES } else { MESSAGES };
+        for turn in 0..2 * messages {
             if (turn % 2 == 0) == (rank < partner) {
                 // SAFETY: `size` is at most the size of the buffer.
                 unsafe { call!(dtl_comm_send(comm, buf, size, DTL_UINT8, partner, 0)) }?;

@@ -3,9 +3,10 @@
 //!
 //! `facts` queries the library through its safe interface, `environment` reads the environment
 //! variables, `plugins` and `manifest` examine plugin files, `probe` loads one in a child process,
-//! `text` and `json` write the reports. The program does not open communicators or allocate device
-//! memory. `new_backend` writes the sources of a plugin, `explain` shows manual pages.
+//! `text` and `json` write the reports, `copies` exchanges messages in a job. The program does not
+//! allocate device memory. `new_backend` writes the sources of a plugin, `explain` shows manual pages.
 
+mod copies;
 mod environment;
 mod explain;
 mod facts;
@@ -75,6 +76,11 @@ struct Options {
     /// manifests say, without loading them
     #[arg(long, conflicts_with = "env")]
     plugins: bool,
+
+    /// Exchange messages between the ranks of a job, and show by which method the library copies
+    /// them and the measured rates: dtlrun -n 2 dtl-info --copies
+    #[arg(long, conflicts_with_all = ["env", "plugins", "probe"])]
+    copies: bool,
 
     /// Load a plugin file in a child process and report the result in one line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["env", "plugins"])]
@@ -153,6 +159,11 @@ fn reported(options: &Options) -> (String, Vec<String>) {
             Command::Explain(what) => explain::run(what),
         };
         result.map_or_else(|error| (String::new(), vec![error]), |text| (text, Vec::new()))
+    } else if options.copies {
+        copies::report().map_or_else(
+            |error| (String::new(), vec![library::shown(&error)]),
+            |text| (text, Vec::new()),
+        )
     } else if options.plugins {
         plugin_files(options.json)
     } else {

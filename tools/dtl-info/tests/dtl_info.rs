@@ -57,6 +57,29 @@ const MPIRUN: [(&str, &str); 4] = [
 ];
 
 #[test]
+fn copies_shows_the_methods_of_each_rank() {
+    let alone = run(&["--copies"], &[]);
+    let text = String::from_utf8_lossy(&alone.stdout).into_owned();
+    assert!(alone.status.success() && text.contains("dtlrun -n 2 dtl-info --copies"), "{text}");
+    let job = format!("copies-{}", std::process::id());
+    let rank = |rank: &str| {
+        let place = [("DTL_RANK", rank), ("DTL_SIZE", "2"), ("DTL_JOB", &job), ("DTL_COMM", "shm")];
+        run(&["--copies"], &place)
+    };
+    let (first, second) = std::thread::scope(|scope| {
+        let second = scope.spawn(|| rank("1"));
+        (rank("0"), second.join().expect("rank 1"))
+    });
+    let text = String::from_utf8_lossy(&first.stdout).into_owned();
+    assert!(first.status.success() && second.status.success(), "{text}");
+    assert!(second.stdout.is_empty());
+    for part in ["rank 0:", "rank 1:", "messages of 8 to 16 KiB from rank 0: cells", "GB/s"] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    assert!(text.lines().filter(|line| line.contains("of 512 to 1024 KiB")).count() == 2, "{text}");
+}
+
+#[test]
 fn the_text_has_everything_and_fits() {
     let output = run(&[], &[]);
     assert!(output.status.success() && err(&output).is_empty(), "{output:?}");

@@ -47,7 +47,7 @@ pub(crate) const CAPACITY: usize = sync::size(128 << 10, 128);
 /// producer and consumer can work at the same time.
 pub(crate) const MAX_DATA: usize = sync::size(16 << 10, 112);
 /// Maximum size, in bytes, of a payload that is always copied by ordinary stores. The record of a
-/// larger payload says how the producer has copied it (`RingRecord::copied`).
+/// larger payload says how the producer has copied it.
 pub(crate) const ORDINARY: usize = sync::size(2 << 10, 96);
 /// Alignment, in bytes, of the payloads in the byte ring: a cache line.
 const LINE: usize = 64;
@@ -133,9 +133,6 @@ pub(crate) struct RingRecord {
     pub(crate) words: [u64; 4],
     /// Message bytes of an `Eager` or `Data` record.
     pub(crate) payload: Region,
-    /// Of a payload of more than `ORDINARY` bytes: the time that the producer took to copy it, in
-    /// nanoseconds, or 0 if it was not measured, and the number of the copy method (`copy_choice`).
-    pub(crate) copied: [u64; 2],
     /// End of this record's payload in the byte ring, as a byte count since the ring was created.
     end: u64,
 }
@@ -311,6 +308,8 @@ impl Producer {
     }
 
     /// Writes a record whose payload of `len` bytes is in the space that `reserve` has returned.
+    /// `ns` is the time that its copy took, in nanoseconds, or 0 if it was not measured, and
+    /// `method` is the number of the copy method (`copy_choice`).
     pub(crate) fn push_reserved(
         &mut self,
         kind: RecordKind,
@@ -402,7 +401,6 @@ impl Consumer {
             key: self.ring.get(at + 8),
             words: [0; 4],
             payload: Region::EMPTY,
-            copied: [0; 2],
             end: self.read,
         };
         match kind {
@@ -413,9 +411,6 @@ impl Consumer {
             RecordKind::Eager | RecordKind::Data => {
                 record.end = self.ring.get(at + WORDS);
                 record.payload = self.long(claim_or_len, record.end)?;
-                if claim_or_len > ORDINARY {
-                    record.copied = [8, 16].map(|word| self.ring.get(at + WORDS + word));
-                }
             }
             _ => record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word)),
         }
@@ -430,6 +425,13 @@ impl Consumer {
             && end - self.read <= CAPACITY as u64
             && place(start) + len <= CAPACITY;
         is_sound.then(|| self.ring.bytes.region().part(place(start), len))
+    }
+
+    /// Returns how the producer has copied the payload of the next record, which has more than
+    /// `ORDINARY` bytes: see `Producer::push_reserved`.
+    pub(crate) fn copied(&self) -> [u64; 2] {
+        let at = slot_of(self.head) + WORDS;
+        [self.ring.get(at + 8), self.ring.get(at + 16)]
     }
 
     /// Returns the number of records consumed.

@@ -81,8 +81,8 @@ const TRIAL: u32 = 8;
 const MISSES: u32 = 2;
 /// Outside trials, one of this many messages of a size class is measured.
 const SAMPLE: u64 = 8;
-/// Outside trials, one of this many records is measured if it is an eager message. The number is
-/// prime, so that the messages of a regular sequence are measured in turn.
+/// One of this many records is measured if it is an eager message. The number is prime, so that the
+/// messages of a regular sequence are measured in turn.
 const EAGER_SAMPLE: u64 = 31;
 /// Minimum and maximum number of messages of a size class between two trials of a method.
 const RETRY: (u64, u64) = (128, 1 << 12);
@@ -112,10 +112,10 @@ impl CopyChoices {
     }
 
     /// Returns the method for the next eager message of `len` bytes, which is record `number` of the
-    /// ring, and true if the message is to be measured.
+    /// ring, and true if the message is to be measured. Only these use a method that is being tried.
     pub(crate) fn eager(self, len: usize, number: u64) -> (CopyMethod, bool) {
-        let of = |is_trial| CopyMethod::of(self.0 >> bit_of(eager_class_of(len), is_trial));
-        (of(true), of(true) != of(false) || number % EAGER_SAMPLE == 0)
+        let is_sample = number % EAGER_SAMPLE == 0;
+        (CopyMethod::of(self.0 >> bit_of(eager_class_of(len), is_sample)), is_sample)
     }
 
     fn set(&mut self, class: usize, is_trial: bool, method: CopyMethod) {
@@ -237,7 +237,7 @@ impl CopyTimes {
         if class.messages == 0 && !class.adopt(self.shared.of(index)) {
             class.trial = Some(Trial::new(Cells, index));
         }
-        class.messages += if class.trial.is_some() { 1 } else { count };
+        class.messages += count;
         // The first message too: its end publishes the choice.
         class.trial.is_some() || class.messages % SAMPLE == 1
     }

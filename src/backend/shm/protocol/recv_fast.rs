@@ -8,8 +8,8 @@
 //! queued, and it is the next record in the ring.
 
 use super::engine::{Engine, done, fitting};
-use super::rx::begin_copy;
 use crate::backend::shm::memory::ring::RecordKind;
+use crate::backend::shm::peer::EagerCopy;
 use crate::runtime::component::{Completion, Selector};
 use crate::sys::memory::buf::Region;
 
@@ -54,11 +54,11 @@ impl Engine {
             if record.kind != RecordKind::Eager || !select.takes(select.source, record.key) {
                 return None;
             }
-            let begun_ns = begin_copy(&record);
+            let measured = EagerCopy::begin(consumer, &record);
             into.copy_across(record.payload);
             let size = record.payload.len() as u64;
             consumer.pop(&record);
-            self.end_copy(source, &record, begun_ns);
+            measured.iter().for_each(|copy| self.end_eager(source, copy));
             *completion = done(source, fitting(size, into), record.key, size);
             return Some(());
         }

@@ -10,12 +10,12 @@ use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::backend::shm::memory::cells::CellMemory;
 use crate::backend::shm::memory::ring::{RecordKind, RingRecord};
 use crate::backend::shm::memory::segment::PeerState;
+use crate::backend::shm::peer::EagerCopy;
 use crate::error::is_status;
 use crate::runtime::component::OpId;
 use crate::runtime::explain;
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::{Region, Scratch};
-use crate::sys::sync::wait::now_ns;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Logs once that messages stay in their ring because memory for storing them is exhausted.
@@ -33,13 +33,6 @@ fn warn_of_memory(source: usize) {
 #[cold]
 fn explain_copies(source: usize, (sizes, method): (String, String)) {
     explain::record(&format!("copies of messages {sizes} from rank {source}"), &method);
-}
-
-/// Returns the current time in nanoseconds if the copies of the payload of `record` are measured,
-/// else 0.
-pub(super) fn begin_copy(record: &RingRecord) -> u64 {
-    let [sender_ns, _] = record.copied;
-    if sender_ns == 0 { 0 } else { now_ns() }
 }
 
 /// Message that is being received in unrequested fragments, which the sender sends without a clear
@@ -116,9 +109,10 @@ impl Engine {
     fn accept_eager(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
         if let Some(id) = self.matcher.take_posted(from, record.key) {
-            let begun_ns = begin_copy(record);
+            let consumer = self.peers.consumer(source);
+            let measured = consumer.and_then(|consumer| EagerCopy::begin(consumer, record));
             self.deliver(id, source, record.key, record.payload);
-            self.end_copy(source, record, begun_ns);
+            measured.iter().for_each(|copy| self.end_eager(source, copy));
             return true;
         }
         let Some(copy) = Scratch::copy_of(record.payload) else {
@@ -129,15 +123,13 @@ impl Engine {
         true
     }
 
-    /// Records the time of the copy of an eager message to its receive buffer, if it is measured.
-    /// `begun_ns` is the result of `begin_copy`.
-    pub(super) fn end_copy(&mut self, source: usize, record: &RingRecord, begun_ns: u64) {
-        if begun_ns > 0 {
-            let shared = || self.segment.copy_times(source, self.rank);
-            let link = self.peers.link_mut(source);
-            let new_choice = link.and_then(|link| link.end_eager(record, begun_ns, shared));
-            new_choice.into_iter().for_each(|choice| explain_copies(source, choice));
-        }
+    /// Records that the copy of an eager message to its receive buffer has ended.
+    #[cold]
+    pub(super) fn end_eager(&mut self, source: usize, copy: &EagerCopy) {
+        let shared = || self.segment.copy_times(source, self.rank);
+        let link = self.peers.link_mut(source);
+        let new_choice = link.and_then(|link| link.end_eager(copy, shared));
+        new_choice.into_iter().for_each(|choice| explain_copies(source, choice));
     }
 
     fn accept_offer(&mut self, source: usize, record: &RingRecord) -> bool {
