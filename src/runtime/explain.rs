@@ -11,21 +11,14 @@ static CHOICES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 /// Records and logs the automatic choice `what`, unless it is already recorded. The choice replaces
 /// an earlier choice on the same topic.
 pub fn chose(topic: &str, what: &str) {
-    if record(topic, what) {
-        log::info!("{topic}: {what}");
-    }
-}
-
-/// Records a choice without logging it: for callers that hold the lock of a transport, because the
-/// program's log function may call the library. Returns true if the choice is new.
-pub fn record(topic: &str, what: &str) -> bool {
     let mut choices = CHOICES.lock();
     match choices.iter_mut().find(|(known, _)| known == topic) {
-        Some((_, known)) if known == what => return false,
+        Some((_, known)) if known == what => return,
         Some((_, known)) => what.clone_into(known),
         None => choices.push((topic.to_owned(), what.to_owned())),
     }
-    true
+    drop(choices);
+    log::info!("{topic}: {what}");
 }
 
 /// Records a choice that is worse than the preferred one; fails if DTL_STRICT=1 is set.

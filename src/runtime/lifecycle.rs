@@ -267,6 +267,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     environment::finalize_all();
     explain::clear();
     epoch::collect();
+    log::deliver(0);
     Ok(())
 }
 

@@ -48,6 +48,25 @@ static void test_ssend(void) {
     CHECK_OK(dtl_comm_barrier(comm));
 }
 
+static void probe_here(int32_t level, const char *text, void *user) {
+    int32_t found;
+    CHECK_OK(dtl_comm_iprobe(comm, DTL_ANY_SOURCE, 45, &found, NULL));
+    (void)level, (void)text, (void)user;
+}
+
+/* The log function may use the communicator whose transport logs (kind shm: how large messages are copied). */
+static void test_log(void) {
+    enum { LARGE = 70000, MANY = 64 };
+    static unsigned char out[LARGE], in[LARGE];
+    int i;
+    CHECK_OK(dtl_log_set_callback(probe_here, NULL, DTL_LOG_DEBUG));
+    for (i = 0; i < MANY; i++) {
+        CHECK_OK(dtl_comm_sendrecv(comm, out, LARGE, next, 44, in, LARGE, before, 44, DTL_DTYPE_BYTE, NULL));
+    }
+    CHECK_OK(dtl_log_set_callback(NULL, NULL, DTL_LOG_WARN));
+    CHECK_OK(dtl_comm_barrier(comm));
+}
+
 static void test_probe(void) {
     enum { LARGE = 200000 };
     static unsigned char out[LARGE], in[LARGE];
@@ -325,6 +344,7 @@ int main(int argc, char **argv) {
     before = (me + ranks - 1) % ranks;
     test_ssend();
     test_probe();
+    test_log();
     test_mprobe();
     test_replace();
     test_persistent();

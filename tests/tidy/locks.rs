@@ -87,6 +87,7 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "runtime/enums/instances.rs BY_INDEX",
             "runtime/enums/mod.rs ALL",
             "runtime/log.rs CALLBACK",
+            "runtime/log.rs PENDING",
             "runtime/mod.rs TEXTS",
         ],
     ),

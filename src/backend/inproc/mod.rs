@@ -4,6 +4,7 @@
 //! In reading order:
 //! - `transport`: messages between the ranks
 //! - `rank_state`: operations of one rank
+//! - `transfer`: large messages, which two ranks copy at the same time
 //! - `coll_mailbox`: mailboxes of small collectives
 //! - `wakeup`: doorbell for threads that wait for a message in a mailbox
 //! - `shared_region`: memory of RMA windows
@@ -13,6 +14,7 @@ mod rank_state;
 mod shared_region;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod transport;
 mod wakeup;
 

@@ -1,9 +1,10 @@
 //! State of one rank: operations in flight, matching queues, and threads that sleep until an event
 //! occurs.
 
+use super::transfer::{TRANSFERS, Transfer};
 use crate::abi::status::*;
 use crate::backend::match_queues::{self, Matcher};
-use crate::backend::op_table::{Operation, Operations};
+use crate::backend::op_table::{Operation, Operations, fitting};
 use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::lock::{Condvar, Mutex};
@@ -24,6 +25,8 @@ pub(super) struct RankSlot {
 pub(super) struct RankState {
     pub(super) operations: Operations<InprocOperation>,
     pub(super) matcher: Matcher<OpId, InprocMessage>,
+    /// Matched messages that this rank waits for and that both ranks copy.
+    pub(super) transfers: Vec<Transfer>,
     /// Number of events so far. An event is a completed operation or the arrival of an unexpected
     /// message.
     pub(super) events: u64,
@@ -53,6 +56,7 @@ impl RankSlot {
         let state = RankState {
             operations: Operations::default(),
             matcher: Matcher::new(ranks),
+            transfers: Vec::with_capacity(TRANSFERS),
             events: 0,
             sleepers: 0,
         };
@@ -122,6 +126,5 @@ pub(super) fn found(message: &match_queues::UnexpectedMessage<InprocMessage>) ->
 /// Copies as many bytes of `data` as `into` can hold. Returns the completion of the receive.
 pub(super) fn received(into: Region, data: Region, source: i32, word: u64) -> Completion {
     into.copy_from(data);
-    let status = if data.len() > into.len() { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS };
-    Completion { source, status, match_bits: word, size: data.len() as u64 }
+    Completion { status: fitting(data.len() as u64, into), ..sent(source, word, data) }
 }

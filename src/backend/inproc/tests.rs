@@ -1,6 +1,7 @@
 //! Tests of the transport between ranks of one process, without communicators.
 
 use super::SelfComm;
+use super::transfer::{SHARED_FROM, Transfer};
 use super::transport::{EAGER, endpoints};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
@@ -9,7 +10,9 @@ use crate::runtime::component::{
     SharedOffer, Transport,
 };
 use crate::sys::memory::buf::{Region, Scratch};
-use std::sync::atomic::Ordering;
+use crate::sys::os::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 fn buffer(bytes: &[u8]) -> Scratch {
     // SAFETY: the slice outlives the copy made here; `copy_of` only reads it.
@@ -151,6 +154,163 @@ fn three_endpoints_exchange() {
     let late = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Standard).expect("isend");
     assert_eq!(ends[0].outcome(late).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
     assert_eq!(liveness(ends[2].as_ref()).failed_count(), 1);
+}
+
+/// Polls `op` until it is complete.
+fn wait(comm: &dyn Transport, op: OpId) -> Completion {
+    loop {
+        if let Some(done) = comm.outcome(op).expect("test") {
+            return done;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Returns `len` bytes that differ from those at other offsets.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at as u32).wrapping_mul(0x9E37_79B1).to_be_bytes()[0]).collect()
+}
+
+/// Starts a message of `data` to `into`, in which rank 0 is the sender and another thread calls for
+/// the rank that starts second. The thread of the first rank calls `meanwhile`, then polls. Checks
+/// both completions.
+fn send_between_threads(
+    (data, into): (Region, Region),
+    receive_first: bool,
+    meanwhile: impl Fn(&dyn Transport, OpId) -> Option<Completion>,
+) {
+    let ends = threads(2);
+    let start = |rank: usize| {
+        if rank == 0 {
+            ends[0].isend(data, 1, 5, SendMode::Standard).expect("isend")
+        } else {
+            ends[1].irecv(into, from(0, 5)).expect("irecv")
+        }
+    };
+    let (first, second) = if receive_first { (1, 0) } else { (0, 1) };
+    let op = start(first);
+    let [one, other] = std::thread::scope(|scope| {
+        let late = scope.spawn(|| wait(ends[second].as_ref(), start(second)));
+        let first = ends[first].as_ref();
+        let done = meanwhile(first, op).unwrap_or_else(|| wait(first, op));
+        [done, late.join().expect("no panic")]
+    });
+    let (sent, received) = if receive_first { (other, one) } else { (one, other) };
+    let status = if data.len() > into.len() { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS };
+    let expected = Completion { source: 0, status, match_bits: 5, size: data.len() as u64 };
+    assert_eq!((received, sent), (expected, Completion { status: DTL_SUCCESS, ..expected }));
+}
+
+#[test]
+fn large_messages_are_whole_when_two_ranks_copy() {
+    const LONG: usize = 40 * SHARED_FROM;
+    let (data, into) = (buffer(&pattern(LONG)), buffer(&vec![0; LONG]));
+    let sizes = [SHARED_FROM - 1, SHARED_FROM, SHARED_FROM + 1, 3 * SHARED_FROM + 17, LONG - 64];
+    for (len, round) in sizes.into_iter().flat_map(|len| (0..8).map(move |round| (len, round))) {
+        let (source, target) = (data.region().part(round, len), [0, 1, 63][round % 3]);
+        // Every fourth message is longer than the receive.
+        let room = if round % 4 == 3 { len - len / 3 } else { len };
+        into.region().fill(0);
+        let receive = into.region().part(target, room);
+        send_between_threads((source, receive), round % 2 == 0, |_, _| None);
+        assert!(bytes(&into)[target..target + room] == bytes(&data)[round..round + room]);
+        assert!(bytes(&into)[..target].iter().all(|byte| *byte == 0));
+        assert!(bytes(&into)[target + room..].iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn one_rank_copies_everything_while_the_other_does_not_poll() {
+    let ends = threads(2);
+    let len = 5 * SHARED_FROM + 3;
+    let (data, into) = (buffer(&pattern(len)), buffer(&vec![0; len]));
+    for receive_first in [true, false] {
+        into.region().fill(0);
+        let send = || ends[0].isend(data.region(), 1, 1, SendMode::Standard).expect("isend");
+        let receive = || ends[1].irecv(into.region(), from(0, 1)).expect("irecv");
+        let (receive, send) = if receive_first {
+            let receive = receive();
+            (receive, send())
+        } else {
+            let send = send();
+            (receive(), send)
+        };
+        assert_eq!(bytes(&into), bytes(&data));
+        assert_eq!(ends[1].outcome(receive).expect("test").expect("over").size, len as u64);
+        assert!(ends[0].outcome(send).expect("test").is_some());
+    }
+}
+
+#[test]
+fn a_message_that_is_being_copied_survives_cancel_and_close() {
+    const LONG: usize = 32 << 20;
+    let (data, into) = (buffer(&pattern(LONG)), buffer(&vec![0; LONG]));
+    for (receive_first, closes) in [(true, false), (false, false), (true, true), (false, true)] {
+        let has_helped = AtomicBool::new(false);
+        // On a loaded machine this thread may wake when the message is already copied.
+        for _ in 0..50 {
+            into.region().fill(0);
+            send_between_threads((data.region(), into.region()), receive_first, |comm, op| {
+                let mut seen = 0;
+                let wakeup = comm.groups().wakeup.expect("provided");
+                while wakeup.rest(&mut seen, Duration::from_secs(60)) && seen == 0 {}
+                let done = comm.outcome(op).expect("test");
+                if done.is_none() {
+                    has_helped.store(true, Ordering::Relaxed);
+                    if closes { comm.close() } else { comm.cancel(op) }.expect("no effect");
+                }
+                done
+            });
+            assert!(bytes(&into) == bytes(&data));
+            if has_helped.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        let can_help = process::affinity().len() > 1;
+        assert!(
+            has_helped.load(Ordering::Relaxed) || !can_help,
+            "a sleeping rank is woken to copy"
+        );
+    }
+}
+
+#[test]
+fn overlapping_memory_is_copied_in_order() {
+    let comm = open_self();
+    let all = buffer(&pattern(4 * SHARED_FROM));
+    let expected = bytes(&all)[..3 * SHARED_FROM].to_vec();
+    let into = all.region().part(SHARED_FROM / 2, 3 * SHARED_FROM);
+    let receive = comm.irecv(into, from(0, 3)).expect("irecv");
+    let source = all.region().part(0, 3 * SHARED_FROM);
+    let send = comm.isend(source, 0, 3, SendMode::Standard).expect("isend");
+    assert!(comm.outcome(receive).expect("test").is_some());
+    assert!(comm.outcome(send).expect("test").is_some());
+    assert!(bytes(&all)[SHARED_FROM / 2..][..3 * SHARED_FROM] == expected);
+}
+
+#[test]
+fn claimed_pieces_are_disjoint_and_complete() {
+    for len in [SHARED_FROM, 9 * SHARED_FROM + 77] {
+        let (data, into) = (buffer(&vec![0; len]), buffer(&vec![0; len]));
+        let (sender, receiver) = ((0, OpId(1)), (1, OpId(2)));
+        let mut transfer = Transfer::new(sender, (data.region(), 3), receiver, into.region());
+        let (mut pieces, mut rank) = (Vec::new(), 0);
+        while transfer.has_left() {
+            let (to, from) = transfer.claim(rank);
+            let at = to.addr().get() - into.region().addr().get();
+            assert_eq!(at, from.addr().get() - data.region().addr().get());
+            pieces.push((at, to.len()));
+            rank = 1 - rank;
+        }
+        assert!(pieces[1..].iter().all(|_| !transfer.end_piece()), "a piece is being copied");
+        assert!(transfer.end_piece());
+        pieces.sort_unstable();
+        let end = pieces.iter().fold(0, |end, &(at, len)| {
+            assert!(at == end && len > 0);
+            at + len
+        });
+        assert_eq!(end, len);
+    }
 }
 
 #[test]

@@ -6,22 +6,24 @@
 //! needed, and ranks that do not communicate never contend.
 //!
 //! The side that arrives second, sender or receiver, copies the message to the receive buffer.
-//! Small messages are copied under the receiver's lock. A large message is copied without a lock.
-//! Matching removes the receive from the posted receives (or the message from the unexpected or
-//! probed messages), so `cancel` finds neither of the two operations, and both stay unfinished
-//! until the copy is complete. By the transport's contract the buffer of an unfinished operation is
-//! valid, so both buffers are valid. A wait that times out first cancels its operation, and so
-//! waits for the copy.
+//! Small messages are copied under the receiver's lock. A large message is copied without a lock,
+//! and a rank that waits for it takes part in the copy (`transfer`). Matching removes the receive
+//! from the posted receives (or the message from the unexpected or probed messages), so `cancel`
+//! finds neither of the two operations, and both stay unfinished until the copy is complete. By the
+//! transport's contract the buffer of an unfinished operation is valid, so both buffers are valid.
+//! A wait that times out first cancels its operation, and so waits for the copy.
 
 use super::coll_mailbox::Mailboxes;
 use super::rank_state::{
     InprocMessage, InprocOperation, RankSlot, RankState, Receive, failed, found, received, sent,
 };
 use super::shared_region::Parts;
+use super::transfer::{TRANSFERS, Transfer};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::backend::coll_mailbox::Places;
 use crate::backend::match_queues;
+use crate::backend::op_table::fitting;
 use crate::backend::peer_map::BYTES_PER_RANK;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
@@ -143,7 +145,7 @@ impl InprocTransport {
         &self,
         target: &RankSlot,
         data: Region,
-        word: u64,
+        (dest, word): (i32, u64),
         (id, mode): (OpId, SendMode),
     ) -> Result<()> {
         let mut state = target.state.lock();
@@ -160,11 +162,74 @@ impl InprocTransport {
             Some(InprocOperation::Receive(receive)) => receive.into,
             _ => Region::EMPTY,
         };
+        let receiver = (dest, posted);
+        self.copy(target, Some(state), Transfer::new((self.rank, id), (data, word), receiver, into))
+    }
+
+    /// Copies a matched message whose other rank, with state `side`, waits for it. `state` is that
+    /// state if the caller has locked it.
+    ///
+    /// Neither operation can be canceled now, because matching removed both from the queues that
+    /// `cancel` searches. Both are unfinished, so both buffers are valid.
+    fn copy<'a>(
+        &self,
+        side: &'a RankSlot,
+        state: Option<MutexGuard<'a, RankState>>,
+        transfer: Transfer,
+    ) -> Result<()> {
+        let lock = || state.unwrap_or_else(|| side.state.lock());
+        // With more ranks than processors, the other rank takes the processor of a third one.
+        let has_processors = self.properties.is_oversubscribed == Some(false);
+        let state = (has_processors && transfer.is_shared()).then(lock);
+        let Some(mut state) = state.filter(|state| state.transfers.len() < TRANSFERS) else {
+            transfer.into.copy_from(transfer.data);
+            return self.finish_both(&transfer);
+        };
+        let sender = transfer.sender;
+        state.transfers.push(transfer);
+        side.wake(&mut state);
+        let mut next = Some(state);
+        while let Some(state) = next {
+            next = self.copy_piece(side, state, |transfer| transfer.sender == sender)?;
+        }
+        Ok(())
+    }
+
+    /// Claims and copies a piece of one of the messages that the rank with state `side` waits for
+    /// and for which `is` returns true. Returns the locked state again; `None` if there is no
+    /// unclaimed piece, or if this was the end of a message, whose operations are then complete.
+    fn copy_piece<'a>(
+        &self,
+        side: &'a RankSlot,
+        mut state: MutexGuard<'a, RankState>,
+        is: impl Fn(&Transfer) -> bool,
+    ) -> Result<Option<MutexGuard<'a, RankState>>> {
+        let mut transfers = state.transfers.iter_mut();
+        let Some(transfer) = transfers.find(|transfer| transfer.has_left() && is(transfer)) else {
+            return Ok(None);
+        };
+        let (sender, (into, data)) = (transfer.sender, transfer.claim(self.rank));
         drop(state);
-        // Neither operation can be canceled now, because matching removed both from the queues that
-        // `cancel` searches. Both are unfinished, so both buffers are valid.
-        target.finish(posted, received(into, data, self.rank, word));
-        self.own()?.finish(id, sent(self.rank, word, data));
+        into.copy_from(data);
+        let mut state = side.state.lock();
+        let index = state.transfers.iter().position(|transfer| transfer.sender == sender);
+        let Some(index) = index else { return Ok(None) };
+        if !state.transfers.get_mut(index).is_some_and(Transfer::end_piece) {
+            return Ok(Some(state));
+        }
+        let transfer = state.transfers.swap_remove(index);
+        drop(state);
+        self.finish_both(&transfer).map(|()| None)
+    }
+
+    /// Completes the send and the receive of a copied message.
+    fn finish_both(&self, transfer: &Transfer) -> Result<()> {
+        let &Transfer { data, into, sender: (source, send), match_bits, .. } = transfer;
+        let (dest, receive) = transfer.receiver;
+        let sent = sent(source, match_bits, data);
+        let received = Completion { status: fitting(sent.size, into), ..sent };
+        self.fabric.side(dest)?.finish(receive, received);
+        self.fabric.side(source)?.finish(send, sent);
         Ok(())
     }
 
@@ -222,11 +287,10 @@ impl InprocTransport {
             }
             InprocMessage::Lent(bytes, send) => {
                 drop(state);
-                // Neither operation can be canceled now, because matching removed both from the
-                // queues that `cancel` searches. Both are unfinished, so both buffers are valid.
-                own.finish(id, received(into, bytes, message.source, message.match_bits));
-                let done = sent(message.source, message.match_bits, bytes);
-                self.fabric.side(message.source)?.finish(send, done);
+                let (sender, data) = ((message.source, send), (bytes, message.match_bits));
+                let side = self.fabric.side(message.source)?;
+                let transfer = Transfer::new(sender, data, (self.rank, id), into);
+                self.copy(side, None, transfer)?;
             }
         }
         Ok(())
@@ -276,7 +340,7 @@ impl Transport for InprocTransport {
         // reads the sender's buffer, as for large messages. The operation is added first, because
         // the receiver of the message completes it, perhaps immediately.
         let id = own.state.lock().operations.add(InprocOperation::Send(to.rank))?;
-        self.send_large(target, data, word, (id, mode))?;
+        self.send_large(target, data, (to.rank, word), (id, mode))?;
         Ok(id)
     }
 
@@ -332,10 +396,20 @@ impl Transport for InprocTransport {
     }
 
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
-        poll_of(self.own().and_then(|own| own.state.lock().operations.test(op, completion)))
+        poll_of(self.own().and_then(|own| {
+            let mut state = own.state.lock();
+            if state.operations.test(op, completion)? {
+                return Ok(true);
+            }
+            if state.transfers.is_empty() {
+                return Ok(false);
+            }
+            let state = self.copy_piece(own, state, |_| true)?;
+            state.unwrap_or_else(|| own.state.lock()).operations.test(op, completion)
+        }))
     }
 
-    /// Does nothing: the side that matches a message also completes it.
+    /// Does nothing: the side that matches a message also copies it.
     fn progress(&self) {}
 
     fn cancel(&self, op: OpId) -> Result<()> {
@@ -437,7 +511,7 @@ impl Wakeup for InprocTransport {
     fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
         let Ok(own) = self.own() else { return false };
         let mut state = own.state.lock();
-        if state.events == *seen {
+        if state.events == *seen && !state.transfers.iter().any(Transfer::has_left) {
             state.sleepers += 1;
             state = own.woken.wait_for(state, limit);
             state.sleepers -= 1;

@@ -68,4 +68,5 @@ fn exception_left(owner: &BackendObject, slot: &str) {
     log::error!(
         "backend {name}: an exception left {slot}, which must return a status; the process ends"
     );
+    log::deliver(u32::MAX);
 }

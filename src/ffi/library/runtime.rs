@@ -190,9 +190,10 @@ pub extern "C" fn dtl_last_error() -> *const c_char {
 
 /// Sends log lines of `level` and below to a function. Works in every state.
 ///
-/// The level overrides DTL_LOG and dtl_config_t. The function runs in the thread that logs,
-/// possibly in several threads at once. It may call the library except dtl_finalize; if such a call
-/// logs, the function is called recursively.
+/// The level overrides DTL_LOG and dtl_config_t. The function runs in any thread, possibly in
+/// several at once. A line that is logged inside a call is passed to it when the call returns, or
+/// while the call waits. It may call the library except dtl_finalize; if such a call logs, the
+/// function is called recursively.
 ///
 /// @param function  NULL sends log lines to standard error again. Must stay valid until it is
 ///                  replaced and for one call longer, because another thread may be inside it.

@@ -390,6 +390,7 @@ pub fn abort(comm: &Comm, code: i32) -> ! {
         comm.rank,
         comm.size
     );
+    crate::runtime::log::deliver(u32::MAX);
     crate::sys::os::process::exit_now(code)
 }
 

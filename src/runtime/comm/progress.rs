@@ -10,6 +10,7 @@ use super::progress_count::{self, has_running, is_idle};
 use super::progress_list::TURNS;
 use super::rma::rma_progress;
 use crate::abi::handle::dtl_request_t;
+use crate::runtime::log;
 use crate::sys::os::process::spawn_scoped;
 use crate::sys::sync::lock::Mutex;
 use crate::sys::sync::wait::Backoff;
@@ -195,15 +196,15 @@ fn meanwhile<T>(call: impl FnOnce() -> T, moves: impl Fn() + Sync) -> T {
     std::thread::scope(|scope| {
         let moving = spawn_scoped(scope, "dtl-progress", || {
             let mut backoff = Backoff::new();
+            log::enter_progress_thread();
             while !is_over.load(Ordering::Acquire) {
                 moves();
+                log::deliver(0);
                 backoff.pause();
             }
         });
         if let Err(error) = moving {
-            crate::runtime::log::warning!(
-                "no thread to move other communicators on meanwhile: {error}"
-            );
+            log::warning!("no thread to move other communicators on meanwhile: {error}");
         }
         let result = call();
         is_over.store(true, Ordering::Release);

@@ -10,8 +10,8 @@ use crate::error::{Result, failure};
 use crate::runtime::comm::failure::missing_ranks::Retired;
 use crate::runtime::comm::progress_count;
 use crate::runtime::component::{Direct, ForeignTest, Liveness, SharedMemory, Transport};
-use crate::runtime::explain;
 use crate::runtime::registry::{self, Backend};
+use crate::runtime::{explain, log};
 use crate::sys::handles::handle_table::OwningRef;
 use crate::sys::sync::AtomicUpdate;
 use crate::sys::sync::wait::{self, Backoff};
@@ -198,6 +198,9 @@ impl SharedTransport {
         backoff: &mut Backoff,
         rest: impl FnOnce(&mut u64, Duration) -> bool,
     ) {
+        if backoff.is_long() {
+            log::deliver(1);
+        }
         backoff.pause_on(self.spins, rest);
     }
 }
@@ -206,6 +209,6 @@ impl Drop for SharedTransport {
     fn drop(&mut self) {
         self.count(false);
         let (kind, closed) = (self.kind.to_string_lossy(), self.transport.close());
-        crate::runtime::log::failure(format_args!("closing a communicator of kind {kind}"), closed);
+        log::failure(format_args!("closing a communicator of kind {kind}"), closed);
     }
 }

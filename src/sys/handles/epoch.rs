@@ -33,7 +33,7 @@ mod deferred_work;
 mod fork;
 
 pub use self::deferred_work::until_done;
-pub use fork::{ForkGuard, another_was_inside, aside, forget_other_threads, is_aside};
+pub use fork::{ForkGuard, another_was_inside, aside, depth, forget_other_threads, is_aside};
 
 use crate::sys::sync::lock::Mutex;
 use crate::sys::sync::{

@@ -32,7 +32,7 @@ fn warn_of_memory(source: usize) {
 /// Records for `dtl_explain` by which method messages from rank `source` are copied.
 #[cold]
 fn explain_copies(source: usize, (sizes, method): (String, String)) {
-    explain::record(&format!("copies of messages {sizes} from rank {source}"), &method);
+    explain::chose(&format!("copies of messages {sizes} from rank {source}"), &method);
 }
 
 /// Message that is being received in unrequested fragments, which the sender sends without a clear

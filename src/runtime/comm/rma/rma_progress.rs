@@ -9,6 +9,7 @@
 use crate::error::{Result, failure};
 use crate::runtime::comm::progress_list::{ProgressList, TURNS};
 use crate::runtime::comm::rma_path::RmaPath;
+use crate::runtime::log;
 use crate::sys::{handles::epoch, os::process::spawn, sync::lock::Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -109,9 +110,7 @@ impl Thread {
             control.ends.store(true, Ordering::Release);
             handle.thread().unpark();
             if handle.join().is_err() {
-                crate::runtime::log::warning!(
-                    "the thread that serves windows ended by a panic: please report it"
-                );
+                log::warning!("the thread that serves windows ended by a panic: please report it");
             }
         }
     }
@@ -156,6 +155,7 @@ pub(super) fn serve_all() {
 fn work(control: &ThreadControl) {
     let (mut known, mut paths) = (0, Vec::<Weak<dyn RmaPath>>::new());
     let mut vain = 0_u32;
+    log::enter_progress_thread();
     while !control.ends.load(Ordering::Acquire) {
         let version = control.version.load(Ordering::Acquire);
         if version != known {
@@ -173,6 +173,7 @@ fn work(control: &ThreadControl) {
             vain = vain.saturating_add(1);
             thread::park_timeout(sleep_after(vain));
         }
+        log::deliver(0);
     }
 }
 

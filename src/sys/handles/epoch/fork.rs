@@ -42,6 +42,15 @@ pub fn is_aside() -> bool {
     unsafe { mine().as_ref() }.is_some_and(|record| record.aside.load(Ordering::Relaxed) > 0)
 }
 
+/// Returns the number of library calls that the calling thread is in, one inside the other: calls
+/// inside the epoch count once, and each call that waits outside it.
+pub fn depth() -> u32 {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    let Some(record) = (unsafe { mine().as_ref() }) else { return 0 };
+    let is_holding = !record.held.load(Ordering::Relaxed).is_null();
+    u32::from(super::is_inside()) + u32::from(is_holding) + record.blocked.load(Ordering::Relaxed)
+}
+
 /// Guard that [`aside`] returns. While it exists, a forked child can detect that the thread may
 /// hold locks.
 pub struct ForkGuard {
