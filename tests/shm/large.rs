@@ -101,7 +101,7 @@ pub(crate) fn both_ways() {
     let (data, into) = (Buffer::filled(LEN, seed(comm.rank())), Buffer::new(LEN));
     end_at(libc::SYS_process_vm_writev);
     let ops = [receive(comm, &into, from(other, 1)), send(comm, &data, other, 1)];
-    ops.map(|op| assert_eq!(wait(comm, op).status, DTL_SUCCESS));
+    ops.into_iter().for_each(|op| assert_eq!(wait(comm, op).status, DTL_SUCCESS));
     assert!(into.holds(LEN, seed(other)));
     barrier(comm);
 }
