@@ -112,6 +112,30 @@ impl ShmTransport {
     }
 }
 
+/// Tests operation `op`, and makes progress while it is incomplete and the progress continues.
+fn test(engine: &mut Engine, op: OpId, completion: &mut Completion) -> Result<bool> {
+    let (mut rounds, mut fruitless) = (0, 0);
+    loop {
+        if engine.operations.test(op, completion)? {
+            return Ok(true);
+        }
+        if rounds == ROUNDS || fruitless > SPINS {
+            return Ok(false);
+        }
+        if fruitless > 0 {
+            if !engine.is_fragmented(op) {
+                return Ok(false);
+            }
+            std::hint::spin_loop();
+        }
+        if engine.progress() {
+            (rounds, fruitless) = (rounds + 1, 0);
+        } else {
+            fruitless += 1;
+        }
+    }
+}
+
 impl Transport for ShmTransport {
     fn properties(&self) -> &Properties {
         &self.properties
@@ -167,28 +191,31 @@ impl Transport for ShmTransport {
     }
 
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
-        poll_of(self.with(|engine| {
-            let (mut rounds, mut fruitless) = (0, 0);
-            loop {
-                if engine.operations.test(op, completion)? {
-                    return Ok(true);
+        poll_of(self.with(|engine| test(engine, op, completion)))
+    }
+
+    fn test_in_order(
+        &self,
+        next: &mut dyn FnMut() -> Option<OpId>,
+        completions: &mut [Completion],
+    ) -> usize {
+        let all = self.with(|engine| {
+            let mut count = 0;
+            for completion in completions {
+                let Some(op) = next() else { break };
+                let tested = match count {
+                    _ if op == OpId::COMPLETED => Ok(true),
+                    0 => test(engine, op, completion),
+                    _ => engine.operations.test(op, completion),
+                };
+                if !tested.unwrap_or(false) {
+                    break;
                 }
-                if rounds == ROUNDS || fruitless > SPINS {
-                    return Ok(false);
-                }
-                if fruitless > 0 {
-                    if !engine.is_fragmented(op) {
-                        return Ok(false);
-                    }
-                    std::hint::spin_loop();
-                }
-                if engine.progress() {
-                    (rounds, fruitless) = (rounds + 1, 0);
-                } else {
-                    fruitless += 1;
-                }
+                count += 1;
             }
-        }))
+            Ok(count)
+        });
+        all.unwrap_or(0)
     }
 
     fn progress(&self) {

@@ -1,6 +1,9 @@
 //! Polling of a single request.
 
-use super::{Outcome, PollState, Request, RequestOp, RequestPhase, TABLE, at_rest, outcome};
+use super::wait::empty_outcome;
+use super::{
+    Outcome, PollState, Request, RequestOp, RequestPhase, TABLE, at_rest, comm_here, outcome,
+};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
@@ -80,21 +83,36 @@ fn end_message(
     waits: bool,
 ) -> Poll<Result<()>> {
     match op {
-        Some(op) => {
-            match comm.ask_foreign_test(op, &mut out.0, waits) {
-                TestOutcome::Over => {}
-                TestOutcome::Pending => return Poll::Pending,
-                TestOutcome::Unasked => {
-                    let tested = comm.link.part().test(op, &mut out.0);
-                    if !matches!(tested, Poll::Ready(Ok(()))) {
-                        hints::rarely();
-                        return tested;
-                    }
+        Some(op) => match comm.ask_foreign_test(op, &mut out.0, waits) {
+            TestOutcome::Over => {}
+            TestOutcome::Pending => return Poll::Pending,
+            TestOutcome::Unasked => {
+                let tested = comm.link.part().test(op, &mut out.0);
+                if !matches!(tested, Poll::Ready(Ok(()))) {
+                    hints::rarely();
+                    return tested;
                 }
             }
-            comm.localize(&mut out.0);
-        }
-        None => comm.fill_sent(&mut out.0),
+        },
+        None => {}
+    }
+    end(inside, request, comm, (op, ticket), out);
+    Poll::Ready(Ok(()))
+}
+
+/// Completes the outcome of a complete message and removes its request from the handle table.
+#[inline(always)] // row: wait
+fn end(
+    inside: &Guard,
+    request: Locked<Request>,
+    comm: &Comm,
+    (op, ticket): (Option<OpId>, Ticket),
+    out: &mut Outcome,
+) {
+    if op.is_some() {
+        comm.localize(&mut out.0);
+    } else {
+        comm.fill_sent(&mut out.0);
     }
     comm.recorder.end(ticket);
     if out.0.status != DTL_SUCCESS {
@@ -102,7 +120,49 @@ fn end_message(
         request.report_failure(comm, out);
     }
     request.forget(inside.spare_slots());
-    Poll::Ready(Ok(()))
+}
+
+/// Maximum number of requests that [`end_in_order`] tests at once.
+const BATCH: usize = 32;
+
+/// Tests the messages at the beginning of `handles` with one call to the transport, up to the first
+/// one that is incomplete, the first request that is not a message on the same communicator, or
+/// the `BATCH`-th. For each complete one, sets its handle to null and passes its outcome to `out`.
+/// Returns their number.
+pub(crate) fn end_in_order(
+    inside: &Guard,
+    handles: &mut [dtl_request_t],
+    mut out: impl FnMut(usize, Outcome),
+) -> usize {
+    let Some(comm) = handles.first().and_then(|first| comm_here(inside, *first)) else { return 0 };
+    if comm.asking.is_some() {
+        return 0;
+    }
+    let mut messages = [const { None }; BATCH];
+    let mut completions = [empty_outcome().0; BATCH];
+    let mut places = handles.iter().zip(&mut messages);
+    let mut next = || {
+        let (handle, place) = places.next()?;
+        // A lock that another thread holds is not waited for: the transport may be locked.
+        let request = TABLE.try_look(handle.id).ok()?;
+        let (op, ticket) = request.message().filter(|(_, ticket)| !ticket.is_traced())?;
+        if request.group() != comm.slot.handle() {
+            return None;
+        }
+        *place = Some((request, (op, ticket)));
+        Some(op.unwrap_or(OpId::COMPLETED))
+    };
+    let count = comm.link.part().test_in_order(&mut next, &mut completions);
+    let messages = messages.into_iter().take(count).flatten();
+    for (index, ((request, message), completion)) in messages.zip(completions).enumerate() {
+        let mut outcome = (completion, Ok(()));
+        end(inside, request, comm, message, &mut outcome);
+        if let Some(handle) = handles.get_mut(index) {
+            *handle = dtl_request_t { id: 0 };
+        }
+        out(index, outcome);
+    }
+    count
 }
 
 impl Comm {
