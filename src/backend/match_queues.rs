@@ -96,14 +96,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// [`Matcher::take_unexpected`], that no unexpected message matches.
     pub fn post(&mut self, select: Selector, what: P) {
         let posted = self.place(select, what);
-        match select.source {
-            DTL_ANY_SOURCE => self.posted_any.push_back(posted),
-            source => {
-                if let Some(queues) = self.make_queues(source) {
-                    queues.posted.push_back(posted);
-                }
-            }
-        }
+        self.put(posted);
     }
 
     /// Assigns the next serial number to a receive, without queueing the receive.

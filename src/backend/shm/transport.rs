@@ -194,28 +194,19 @@ impl Transport for ShmTransport {
         poll_of(self.with(|engine| test(engine, op, completion)))
     }
 
-    fn test_in_order(
-        &self,
-        next: &mut dyn FnMut() -> Option<OpId>,
-        completions: &mut [Completion],
-    ) -> usize {
-        let all = self.with(|engine| {
-            let mut count = 0;
-            for completion in completions {
-                let Some(op) = next() else { break };
-                let tested = match count {
-                    _ if op == OpId::COMPLETED => Ok(true),
-                    0 => test(engine, op, completion),
-                    _ => engine.operations.test(op, completion),
-                };
-                if !tested.unwrap_or(false) {
-                    break;
-                }
-                count += 1;
+    fn test_in_order(&self, next: &mut dyn FnMut(Option<&Completion>) -> Option<OpId>) {
+        // An error means that the communicator is closed, this process is a forked child, or an
+        // operation does not exist: `test` reports it.
+        let _ = self.with(|engine| {
+            let mut done = Completion::NOBODY;
+            let Some(first) = next(None) else { return Ok(()) };
+            let mut is_over = test(engine, first, &mut done)?;
+            while is_over {
+                let Some(op) = next(Some(&done)) else { break };
+                is_over = engine.operations.test(op, &mut done)?;
             }
-            Ok(count)
+            Ok(())
         });
-        all.unwrap_or(0)
     }
 
     fn progress(&self) {

@@ -411,8 +411,8 @@ impl Consumer {
         self.head
     }
 
-    /// Prefetches a later slot. To be called only if the record in it has probably been written: the
-    /// prefetch of a slot that is written afterwards delays its producer.
+    /// Prefetches a later slot. Call it only if the record in that slot has probably been written:
+    /// the prefetch of a slot that is written afterwards delays the producer.
     pub(crate) fn will_read(&self) {
         self.ring.slots.will_read(slot_of(self.head + AHEAD));
     }

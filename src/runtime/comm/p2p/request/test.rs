@@ -15,6 +15,7 @@ use crate::runtime::component::{Completion, OpId};
 use crate::sys::compute::callback::{TestOutcome, TestOutputs};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::handles::slot_map::{Locked, LookupFailure};
+use std::cell::Cell;
 use std::task::Poll;
 
 /// Result of a poll of a request.
@@ -82,8 +83,8 @@ fn end_message(
     out: &mut Outcome,
     waits: bool,
 ) -> Poll<Result<()>> {
-    match op {
-        Some(op) => match comm.ask_foreign_test(op, &mut out.0, waits) {
+    if let Some(op) = op {
+        match comm.ask_foreign_test(op, &mut out.0, waits) {
             TestOutcome::Over => {}
             TestOutcome::Pending => return Poll::Pending,
             TestOutcome::Unasked => {
@@ -93,8 +94,7 @@ fn end_message(
                     return tested;
                 }
             }
-        },
-        None => {}
+        }
     }
     end(inside, request, comm, (op, ticket), out);
     Poll::Ready(Ok(()))
@@ -122,13 +122,10 @@ fn end(
     request.forget(inside.spare_slots());
 }
 
-/// Maximum number of requests that [`end_in_order`] tests at once.
-const BATCH: usize = 32;
-
-/// Tests the messages at the beginning of `handles` with one call to the transport, up to the first
-/// one that is incomplete, the first request that is not a message on the same communicator, or
-/// the `BATCH`-th. For each complete one, sets its handle to null and passes its outcome to `out`.
-/// Returns their number.
+/// Ends the messages at the beginning of `handles` that are complete, with one call to the
+/// transport, up to the first request that is not a complete message of the first one's
+/// communicator, or to a message that failed. Sets each handle to null and passes the outcome to
+/// `out`. Returns the number of ended messages.
 pub(crate) fn end_in_order(
     inside: &Guard,
     handles: &mut [dtl_request_t],
@@ -138,29 +135,45 @@ pub(crate) fn end_in_order(
     if comm.asking.is_some() {
         return 0;
     }
-    let mut messages = [const { None }; BATCH];
-    let mut completions = [empty_outcome().0; BATCH];
-    let mut places = handles.iter().zip(&mut messages);
-    let mut next = || {
-        let (handle, place) = places.next()?;
-        // A lock that another thread holds is not waited for: the transport may be locked.
-        let request = TABLE.try_look(handle.id).ok()?;
-        let (op, ticket) = request.message().filter(|(_, ticket)| !ticket.is_traced())?;
-        if request.group() != comm.slot.handle() {
-            return None;
-        }
-        *place = Some((request, (op, ticket)));
-        Some(op.unwrap_or(OpId::COMPLETED))
-    };
-    let count = comm.link.part().test_in_order(&mut next, &mut completions);
-    let messages = messages.into_iter().take(count).flatten();
-    for (index, ((request, message), completion)) in messages.zip(completions).enumerate() {
+    let (group, handles) = (comm.slot.handle(), Cell::from_mut(handles).as_slice_of_cells());
+    let mut finish = |index: usize, (request, message), completion| {
         let mut outcome = (completion, Ok(()));
         end(inside, request, comm, message, &mut outcome);
-        if let Some(handle) = handles.get_mut(index) {
-            *handle = dtl_request_t { id: 0 };
+        if let Some(handle) = handles.get(index) {
+            handle.set(dtl_request_t { id: 0 });
         }
         out(index, outcome);
+    };
+    let (mut count, mut tested, mut failed) = (0, None, None);
+    let mut next = |done: Option<&Completion>| {
+        if let (Some(done), Some(message)) = (done, tested.take()) {
+            // The text of a failure is made later, because that may call the transport.
+            if done.status != DTL_SUCCESS {
+                failed = Some((message, *done));
+                return None;
+            }
+            finish(count, message, *done);
+            count += 1;
+        }
+        loop {
+            // A lock that another thread holds is not waited for: the transport may be locked.
+            let request = TABLE.try_look(handles.get(count)?.get().id).ok()?;
+            let (op, ticket) = request.message().filter(|(_, ticket)| !ticket.is_traced())?;
+            if request.group() != group {
+                return None;
+            }
+            if op.is_some() {
+                tested = Some((request, (op, ticket)));
+                return op;
+            }
+            finish(count, (request, (None, ticket)), empty_outcome().0);
+            count += 1;
+        }
+    };
+    comm.link.part().test_in_order(&mut next);
+    if let Some((message, done)) = failed {
+        finish(count, message, done);
+        count += 1;
     }
     count
 }
