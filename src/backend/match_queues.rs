@@ -167,6 +167,13 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// `None` if none matches. If the message is canceled later, the caller can requeue the receive
     /// with [`Matcher::put`].
     pub fn take_placed(&mut self, source: i32, word: u64) -> Option<PostedReceive<P>> {
+        if self.posted_any.is_empty() {
+            // Usually the first receive matches.
+            let queue = &mut self.queues_mut(source)?.posted;
+            if queue.front()?.select.takes(source, word) {
+                return queue.pop_front();
+            }
+        }
         let (any, index) = self.find_posted(source, word)?;
         take(self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?, index)
     }
@@ -209,6 +216,9 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// Removes and returns the first unexpected message that matches the selector `select`; `None`
     /// if no message matches.
     pub fn take_unexpected(&mut self, select: &Selector) -> Option<UnexpectedMessage<U>> {
+        if self.queues(select.source).is_some_and(|queues| queues.unexpected.is_empty()) {
+            return None;
+        }
         let (source, index) = self.find_unexpected(select)?;
         take(&mut self.queues_mut(source)?.unexpected, index)
     }

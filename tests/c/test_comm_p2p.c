@@ -229,6 +229,51 @@ static void many_requests_at_once(void) {
     CHECK_OK(dtl_request_wait(requests[0], DTL_TIMEOUT_INFINITE, NULL));
 }
 
+/* A window of receives of two communicators, among them every other kind of entry. */
+static void windows_of_requests(void) {
+    enum { WINDOW = 80, RESTING = 3, LONG = 35, CANCELED = 50, EMPTY = 60, SENT = 61 };
+    const int32_t one = 1;
+    int32_t out[WINDOW], in[WINDOW], i, round;
+    dtl_request_t requests[WINDOW], resting;
+    dtl_recv_info_t infos[WINDOW];
+    dtl_comm_t other;
+    CHECK_OK(dtl_comm_dup(comm, &other));
+    CHECK_OK(dtl_comm_recv_init(comm, &in[RESTING], 1, DTL_DTYPE_INT32, previous, 7, &resting));
+    for (round = 0; round < 20; round++) {
+        for (i = 0; i < WINDOW; i++) {
+            const dtl_comm_t on = i % 7 < 4 ? comm : other;
+            in[i] = -1, out[i] = round * WINDOW + i, requests[i] = DTL_REQUEST_NULL;
+            if (i == EMPTY) continue;
+            if (i == RESTING) {
+                requests[i] = resting;
+                if (round % 2) CHECK_OK(dtl_request_start(resting));
+            } else if (i == SENT) {
+                CHECK_OK(dtl_comm_isend(on, &one, 1, DTL_DTYPE_INT32, DTL_PROC_NULL, 0, &requests[i]));
+            } else {
+                const int32_t from = i % 11 == 10 ? DTL_ANY_SOURCE : previous, tag = i == CANCELED ? 9 : 8;
+                CHECK_OK(dtl_comm_irecv(on, &in[i], i == LONG ? 0 : 1, DTL_DTYPE_INT32, from, tag, &requests[i]));
+            }
+        }
+        CHECK_OK(dtl_request_cancel(requests[CANCELED]));
+        for (i = 0; i < WINDOW; i++) {
+            if (i == EMPTY || i == SENT || i == CANCELED || (i == RESTING && round % 2 == 0)) continue;
+            CHECK_OK(dtl_comm_send(i % 7 < 4 ? comm : other, &out[i], 1, DTL_DTYPE_INT32, next, i == RESTING ? 7 : 8));
+        }
+        CHECK_STATUS(dtl_request_wait_all(requests, WINDOW, DTL_TIMEOUT_INFINITE, infos), DTL_ERROR_TRUNCATED);
+        CHECK_TEXT("requests[35]");
+        for (i = 0; i < WINDOW; i++) {
+            CHECK((requests[i].id == 0) == (i != RESTING));
+            if (i == EMPTY || i == SENT || (i == RESTING && round % 2 == 0)) continue;
+            CHECK(infos[i].status == (i == LONG ? DTL_ERROR_TRUNCATED : i == CANCELED ? DTL_ERROR_CANCELED : DTL_SUCCESS));
+            CHECK(in[i] == (i == LONG || i == CANCELED ? -1 : out[i]));
+            if (i != CANCELED) CHECK(infos[i].source == previous && infos[i].size_bytes == sizeof one);
+        }
+    }
+    CHECK_OK(dtl_request_destroy(resting));
+    CHECK_OK(dtl_comm_barrier(comm));
+    CHECK_OK(dtl_comm_destroy(other));
+}
+
 static void waiting_and_asking(void) {
     int32_t value = 77, got = 0;
     dtl_request_t request;
@@ -603,6 +648,7 @@ int main(int argc, char **argv) {
     nobody();
     longer_than_the_buffer();
     many_requests_at_once();
+    windows_of_requests();
     waiting_and_asking();
     withdrawing();
     time_limits();

@@ -104,6 +104,28 @@ ROW(frames_send_recv_8)
     blocking(lists[0], lists[1], 0, 1);
 }
 
+/* Windows of messages: each side waits for all of its requests at once. */
+ROW(shm_window_8)
+{
+    enum { WINDOW = 50 };
+    uint64_t there[WINDOW], here[WINDOW];
+    dtl_request_t sends[WINDOW], receives[WINDOW];
+    for (int i = 0; i < ROUNDS; i += WINDOW) {
+        for (int k = 0; k < WINDOW; k++) {
+            DTL_CHECK(dtl_comm_irecv(shm[1], &here[k], 1, DTL_DTYPE_UINT64, 0, 3, &receives[k]));
+        }
+        for (int k = 0; k < WINDOW; k++) {
+            there[k] = (uint64_t)(i + k);
+            DTL_CHECK(dtl_comm_isend(shm[0], &there[k], 1, DTL_DTYPE_UINT64, 1, 3, &sends[k]));
+        }
+        DTL_CHECK(dtl_request_wait_all(sends, WINDOW, DTL_TIMEOUT_INFINITE, NULL));
+        DTL_CHECK(dtl_request_wait_all(receives, WINDOW, DTL_TIMEOUT_INFINITE, NULL));
+        for (int k = 0; k < WINDOW; k++) {
+            if (here[k] != there[k]) abort();
+        }
+    }
+}
+
 /* The wait for a receive that is complete. prepare_wait starts the receives. */
 static void prepare_wait(void)
 {
@@ -459,6 +481,7 @@ static void other_kinds(void)
     warm_shm_message_8(), row_shm_message_8();
     warm_shm_send_recv_8(), row_shm_send_recv_8();
     warm_shm_bcast_8(), row_shm_bcast_8();
+    warm_shm_window_8(), row_shm_window_8();
     for (int rank = 0; rank < 2; rank++) {
         DTL_CHECK(dtl_comm_destroy(shm[rank]));
     }

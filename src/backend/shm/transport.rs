@@ -112,6 +112,30 @@ impl ShmTransport {
     }
 }
 
+/// Tests operation `op`, and makes progress while it is incomplete and the progress continues.
+fn test(engine: &mut Engine, op: OpId, completion: &mut Completion) -> Result<bool> {
+    let (mut rounds, mut fruitless) = (0, 0);
+    loop {
+        if engine.operations.test(op, completion)? {
+            return Ok(true);
+        }
+        if rounds == ROUNDS || fruitless > SPINS {
+            return Ok(false);
+        }
+        if fruitless > 0 {
+            if !engine.is_fragmented(op) {
+                return Ok(false);
+            }
+            std::hint::spin_loop();
+        }
+        if engine.progress() {
+            (rounds, fruitless) = (rounds + 1, 0);
+        } else {
+            fruitless += 1;
+        }
+    }
+}
+
 impl Transport for ShmTransport {
     fn properties(&self) -> &Properties {
         &self.properties
@@ -167,28 +191,22 @@ impl Transport for ShmTransport {
     }
 
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
-        poll_of(self.with(|engine| {
-            let (mut rounds, mut fruitless) = (0, 0);
-            loop {
-                if engine.operations.test(op, completion)? {
-                    return Ok(true);
-                }
-                if rounds == ROUNDS || fruitless > SPINS {
-                    return Ok(false);
-                }
-                if fruitless > 0 {
-                    if !engine.is_fragmented(op) {
-                        return Ok(false);
-                    }
-                    std::hint::spin_loop();
-                }
-                if engine.progress() {
-                    (rounds, fruitless) = (rounds + 1, 0);
-                } else {
-                    fruitless += 1;
-                }
+        poll_of(self.with(|engine| test(engine, op, completion)))
+    }
+
+    fn test_in_order(&self, next: &mut dyn FnMut(Option<&Completion>) -> Option<OpId>) {
+        // An error means that the communicator is closed, this process is a forked child, or an
+        // operation does not exist: `test` reports it.
+        let _ = self.with(|engine| {
+            let mut done = Completion::NOBODY;
+            let Some(first) = next(None) else { return Ok(()) };
+            let mut is_over = test(engine, first, &mut done)?;
+            while is_over {
+                let Some(op) = next(Some(&done)) else { break };
+                is_over = engine.operations.test(op, &mut done)?;
             }
-        }))
+            Ok(())
+        });
     }
 
     fn progress(&self) {

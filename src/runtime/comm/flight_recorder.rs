@@ -148,6 +148,11 @@ const TRACED: u64 = 2;
 const KIND_SHIFT: u32 = 56;
 
 impl Ticket {
+    /// Returns true if the start of the operation was reported to a trace.
+    pub(crate) fn is_traced(self) -> bool {
+        self.0 & TRACED != 0
+    }
+
     fn number(self) -> u64 {
         (self.0 & ((1 << KIND_SHIFT) - 1)) >> 2
     }

@@ -29,6 +29,19 @@ pub trait Transport: Send + Sync {
     /// Makes progress and tests operation `op`. If `op` is complete, returns `Ready` and fills in
     /// the completion; the id is not used again. Otherwise leaves the completion unchanged.
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>>;
+    /// Tests operations in turn, until one is incomplete or `next` returns `None`, or only the
+    /// first one. `next` returns the first operation if its argument is `None`; otherwise its
+    /// argument is the completion of the operation that it returned last, and it returns the next
+    /// one. Makes progress if the first operation is incomplete. An operation whose test fails
+    /// counts as incomplete. `next` may be called with a lock of the transport held, so it must
+    /// not wait, call the transport or call the program.
+    fn test_in_order(&self, next: &mut dyn FnMut(Option<&Completion>) -> Option<OpId>) {
+        let mut done = Completion::NOBODY;
+        let is_over = |op| matches!(self.test(op, &mut done), Poll::Ready(Ok(())));
+        if next(None).is_some_and(is_over) {
+            next(Some(&done));
+        }
+    }
     /// Makes progress and returns the source, match bits and size of the message that a receive
     /// with `select` would match now; `None` if there is no such message. The message stays in the
     /// queue.

@@ -54,7 +54,7 @@ const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK
 
 /// Maximum number of free slots in a thread's own list. (It is 0 under the model checker: a list
 /// that only one thread accesses has no interleavings to check.)
-const KEPT: u32 = sync::size(64, 0) as u32;
+const KEPT: u32 = sync::size(256, 0) as u32;
 
 /// Number of attempts to lock an object that another thread uses, between two yields of the
 /// processor.

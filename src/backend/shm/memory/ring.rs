@@ -52,6 +52,10 @@ pub(crate) const ORDINARY: usize = sync::size(2 << 10, 96);
 /// Alignment, in bytes, of the payloads in the byte ring: a cache line.
 const LINE: usize = 64;
 
+/// Distance, in slots, from a record to the slot that is prefetched when the record is written or
+/// read: several transfers of cache lines between the cores then overlap.
+const AHEAD: u64 = 4;
+
 const HEAD_AT: usize = 0;
 /// Offset of the count of freed bytes; in the same cache line as the count of freed slots.
 const FREED_AT: usize = 8;
@@ -333,11 +337,15 @@ impl Producer {
 
     fn publish(&mut self, kind: RecordKind, claim_or_len: u64, key: u64) {
         let at = slot_of(self.tail);
-        self.ring.put(at + 8, key);
-        if let Some(word) = self.ring.slots.word(at) {
+        if let Some(([word, key_word], _)) = self.ring.slots.block(at, 0) {
+            key_word.store(key, Relaxed);
             word.store(stamp(self.tail, kind, claim_or_len), Release);
         }
         self.tail += 1;
+        // The slot's line is in the consumer's cache. The next atomic operation of this thread
+        // waits until all its stores are done, so a store to a line that is not here yet delays it
+        // by the time of a transfer.
+        self.ring.slots.will_write(slot_of(self.tail + AHEAD));
     }
 
     fn has_slot(&mut self) -> bool {
@@ -386,19 +394,20 @@ impl Consumer {
     /// invalid record, because the producer is faulty.
     pub(crate) fn peek(&mut self) -> Result<Option<RingRecord>, ()> {
         let at = slot_of(self.head);
-        let word = self.ring.slots.word(at).map_or(0, |word| word.load(Acquire));
+        let Some(([word, key], rest)) = self.ring.slots.block(at, IN_SLOT) else { return Ok(None) };
+        let word = word.load(Acquire);
         if word as u32 != self.head.wrapping_add(1) as u32 {
             return Ok(None);
         }
-        self.record(at, word).map(Some).ok_or(())
+        self.record(at, word, key.load(Relaxed), rest).map(Some).ok_or(())
     }
 
-    fn record(&self, at: usize, word: u64) -> Option<RingRecord> {
+    fn record(&self, at: usize, word: u64, key: u64, rest: Region) -> Option<RingRecord> {
         let (kind, claim_or_len) = (RecordKind::of(word >> 32 & 0xFF)?, (word >> 40) as usize);
         let mut record = RingRecord {
             kind,
             claim: claim_or_len as u16,
-            key: self.ring.get(at + 8),
+            key,
             words: [0; 4],
             payload: Region::EMPTY,
             end: self.read,
@@ -406,7 +415,7 @@ impl Consumer {
         match kind {
             RecordKind::Finish | RecordKind::Sweep => {}
             RecordKind::Eager | RecordKind::Data if claim_or_len <= IN_SLOT => {
-                record.payload = self.ring.slots.region().part(at + WORDS, claim_or_len);
+                record.payload = rest.part(0, claim_or_len);
             }
             RecordKind::Eager | RecordKind::Data => {
                 record.end = self.ring.get(at + WORDS);
@@ -437,6 +446,12 @@ impl Consumer {
     /// Returns the number of records consumed.
     pub(crate) fn count(&self) -> u64 {
         self.head
+    }
+
+    /// Prefetches a later slot. Call it only if the record in that slot has probably been written:
+    /// the prefetch of a slot that is written afterwards delays the producer.
+    pub(crate) fn will_read(&self) {
+        self.ring.slots.will_read(slot_of(self.head + AHEAD));
     }
 
     /// Frees `record`, which must be the one that `peek` returned.

@@ -372,7 +372,8 @@ impl Engine {
     }
 
     pub(crate) fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
-        if let Some(&ShmOperation::Receive(Receive { into, .. })) = self.operations.get(id) {
+        let Some(operation) = self.operations.get_mut(id) else { return };
+        if let &mut ShmOperation::Receive(Receive { into, .. }) = operation {
             // A rank may receive into the buffer that it sends to itself, so the copy handles
             // overlap.
             if source == self.rank {
@@ -381,7 +382,7 @@ impl Engine {
                 into.copy_across(data)
             }
             let size = data.len() as u64;
-            self.operations.finish(id, done(source, fitting(size, into), word, size));
+            *operation = ShmOperation::Done(done(source, fitting(size, into), word, size));
         }
     }
 

@@ -18,6 +18,9 @@ use crate::runtime::log::warning;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Number of consecutive records of a ring that are read before later ones are prefetched.
+const PREFETCH_AFTER: usize = 3;
+
 /// Logs once that messages stay in their ring because memory for storing them is exhausted.
 fn warn_of_memory(source: usize) {
     static SAID: AtomicBool = AtomicBool::new(false);
@@ -72,6 +75,10 @@ impl Engine {
                     }
                     if let Some(consumer) = self.peers.consumer_mut(source) {
                         consumer.pop(&record);
+                        // After several records, there are probably more.
+                        if count >= PREFETCH_AFTER {
+                            consumer.will_read();
+                        }
                     }
                     count += 1;
                 }

@@ -17,6 +17,7 @@ mod va_reserve;
 
 use super::hwinfo;
 use super::process::{self, file_size_limit};
+use crate::hints;
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::host_pages::page_size;
 use guarded_fd::GuardedFd;
@@ -307,6 +308,11 @@ impl Span {
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = offset;
+    }
+
+    /// Prefetches the cache line at a byte offset for reading.
+    pub fn will_read(&self, offset: usize) {
+        hints::prefetch(self.region.addr().offset(offset).ptr());
     }
 
     /// Returns two 64-bit words at a byte offset of the span, and the `len` bytes after them;

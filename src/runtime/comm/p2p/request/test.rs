@@ -1,6 +1,9 @@
 //! Polling of a single request.
 
-use super::{Outcome, PollState, Request, RequestOp, RequestPhase, TABLE, at_rest, outcome};
+use super::wait::empty_outcome;
+use super::{
+    Outcome, PollState, Request, RequestOp, RequestPhase, TABLE, at_rest, comm_here, outcome,
+};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
@@ -12,6 +15,7 @@ use crate::runtime::component::{Completion, OpId};
 use crate::sys::compute::callback::{TestOutcome, TestOutputs};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::handles::slot_map::{Locked, LookupFailure};
+use std::cell::Cell;
 use std::task::Poll;
 
 /// Result of a poll of a request.
@@ -79,22 +83,36 @@ fn end_message(
     out: &mut Outcome,
     waits: bool,
 ) -> Poll<Result<()>> {
-    match op {
-        Some(op) => {
-            match comm.ask_foreign_test(op, &mut out.0, waits) {
-                TestOutcome::Over => {}
-                TestOutcome::Pending => return Poll::Pending,
-                TestOutcome::Unasked => {
-                    let tested = comm.link.part().test(op, &mut out.0);
-                    if !matches!(tested, Poll::Ready(Ok(()))) {
-                        hints::rarely();
-                        return tested;
-                    }
+    if let Some(op) = op {
+        match comm.ask_foreign_test(op, &mut out.0, waits) {
+            TestOutcome::Over => {}
+            TestOutcome::Pending => return Poll::Pending,
+            TestOutcome::Unasked => {
+                let tested = comm.link.part().test(op, &mut out.0);
+                if !matches!(tested, Poll::Ready(Ok(()))) {
+                    hints::rarely();
+                    return tested;
                 }
             }
-            comm.localize(&mut out.0);
         }
-        None => comm.fill_sent(&mut out.0),
+    }
+    end(inside, request, comm, (op, ticket), out);
+    Poll::Ready(Ok(()))
+}
+
+/// Completes the outcome of a complete message and removes its request from the handle table.
+#[inline(always)] // row: wait
+fn end(
+    inside: &Guard,
+    request: Locked<Request>,
+    comm: &Comm,
+    (op, ticket): (Option<OpId>, Ticket),
+    out: &mut Outcome,
+) {
+    if op.is_some() {
+        comm.localize(&mut out.0);
+    } else {
+        comm.fill_sent(&mut out.0);
     }
     comm.recorder.end(ticket);
     if out.0.status != DTL_SUCCESS {
@@ -102,7 +120,62 @@ fn end_message(
         request.report_failure(comm, out);
     }
     request.forget(inside.spare_slots());
-    Poll::Ready(Ok(()))
+}
+
+/// Ends the messages at the beginning of `handles` that are complete, with one call to the
+/// transport, up to the first request that is not a complete message of the first one's
+/// communicator, or to a message that failed. Sets each handle to null and passes the outcome to
+/// `out`. Returns the number of ended messages.
+pub(crate) fn end_in_order(
+    inside: &Guard,
+    handles: &mut [dtl_request_t],
+    mut out: impl FnMut(usize, Outcome),
+) -> usize {
+    let Some(comm) = handles.first().and_then(|first| comm_here(inside, *first)) else { return 0 };
+    if comm.asking.is_some() {
+        return 0;
+    }
+    let (group, handles) = (comm.slot.handle(), Cell::from_mut(handles).as_slice_of_cells());
+    let mut finish = |index: usize, (request, message), completion| {
+        let mut outcome = (completion, Ok(()));
+        end(inside, request, comm, message, &mut outcome);
+        if let Some(handle) = handles.get(index) {
+            handle.set(dtl_request_t { id: 0 });
+        }
+        out(index, outcome);
+    };
+    let (mut count, mut tested, mut failed) = (0, None, None);
+    let mut next = |done: Option<&Completion>| {
+        if let (Some(done), Some(message)) = (done, tested.take()) {
+            // The text of a failure is made later, because that may call the transport.
+            if done.status != DTL_SUCCESS {
+                failed = Some((message, *done));
+                return None;
+            }
+            finish(count, message, *done);
+            count += 1;
+        }
+        loop {
+            // A lock that another thread holds is not waited for: the transport may be locked.
+            let request = TABLE.try_look(handles.get(count)?.get().id).ok()?;
+            let (op, ticket) = request.message().filter(|(_, ticket)| !ticket.is_traced())?;
+            if request.group() != group {
+                return None;
+            }
+            if op.is_some() {
+                tested = Some((request, (op, ticket)));
+                return op;
+            }
+            finish(count, (request, (None, ticket)), empty_outcome().0);
+            count += 1;
+        }
+    };
+    comm.link.part().test_in_order(&mut next);
+    if let Some((message, done)) = failed {
+        finish(count, message, done);
+        count += 1;
+    }
+    count
 }
 
 impl Comm {

@@ -170,20 +170,35 @@ pub fn wait_all(
     check_all(requests)?;
     let deadline = Deadline::after(timeout_ns);
     let (mut first_failure, mut late) = (Ok(()), Ok(()));
-    for (index, handle) in handles(requests) {
+    let mut end = |index, (done, result): Outcome| {
+        tell(index, &done);
+        if let (Ok(()), Err(error)) = (&first_failure, result) {
+            first_failure = Err(at(index)(error));
+        }
+    };
+    let mut index = 0;
+    while let Some(rest) = requests.get_mut(index..).filter(|rest| !rest.is_empty()) {
+        let ended = request::end_in_order(&epoch::enter(), rest, |at, outcome| {
+            end(index + at, outcome);
+        });
+        if ended > 0 {
+            index += ended;
+            continue;
+        }
+        index += 1;
+        let Some(handle) = rest.first_mut().filter(|handle| handle.id != 0) else { continue };
         // Once the time limit has passed, each remaining request is polled once. A handle may be
         // stale: it was listed twice, or another thread has completed the request meanwhile.
-        let (done, result) = match wait(*handle, deadline.left_ns()) {
+        let outcome = match wait(*handle, deadline.left_ns()) {
             Ok(outcome) => outcome,
             Err(error) if error.status() == DTL_ERROR_TIMEOUT => {
-                late = late.and_then(|()| Err(at(index)(error)));
+                late = late.and_then(|()| Err(at(index - 1)(error)));
                 continue;
             }
             Err(error) => request::failed(error),
         };
         clear_if_over(handle);
-        tell(index, &done);
-        first_failure = first_failure.and_then(|()| result.map_err(at(index)));
+        end(index - 1, outcome);
     }
     first_failure.and(late)
 }

@@ -66,6 +66,9 @@ impl Span {
     /// Does nothing; a prefetch hint in the library.
     pub fn will_write(&self, _offset: usize) {}
 
+    /// Does nothing; a prefetch hint in the library.
+    pub fn will_read(&self, _offset: usize) {}
+
     pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
         let words = [self.word(offset)?, self.word(offset + 8)?];
         Some((words, self.region().part(offset + 16, len)))
