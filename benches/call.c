@@ -1,10 +1,13 @@
 // Cost of the library between a C caller and a backend's slot: a registered table whose slots do
-// nothing, called through dtl_ functions and through the bare function pointer, interleaved.
+// nothing, called through dtl_ functions and through the bare function pointer, interleaved. Then the
+// same for the checks of the library written in C, one after the other (benches/call_steps.c).
 //
-//     cc -O2 benches/call.c $(pkg-config --cflags --libs libdtl) -o call && ./call
+//     cc -O2 -fPIC -shared benches/call_steps.c $(pkg-config --cflags libdtl) -o libcall_steps.so
+//     cc -O2 benches/call.c $PWD/libcall_steps.so $(pkg-config --cflags --libs libdtl) -o call && ./call
 //
 // Prints nanoseconds per call: the 10th percentile over many short batches, and the difference.
 #define _GNU_SOURCE
+#include "call_steps.h"
 #include "idle.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +115,17 @@ int main(void)
     ROW("dtl_stream_query", slots->stream_query(&self, &self, &out), dtl_stream_query(stream, &out));
     ROW("dtl_stream_wait", slots->stream_synchronize(&self, &self), dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     ROW("dtl_backend_device_count", devices->count(&self, &out), dtl_backend_device_count(backend, &out));
+
+    uint64_t e, s;
+    steps_open(&exec, &self, &e, &s);
+    printf("\n| the checks in C            | bare  | checks | more  | ratio |\n|---|---|---|---|---|\n");
+    ROW("function of a library", slots->event_record(&self, &self, &self), step_function(e, s));
+    ROW("+ epoch", slots->event_record(&self, &self, &self), step_epoch(e, s));
+    ROW("+ library open", slots->event_record(&self, &self, &self), step_open(e, s));
+    ROW("+ first handle", slots->event_record(&self, &self, &self), step_one_handle(e, s));
+    ROW("+ second handle", slots->event_record(&self, &self, &self), step_two_handles(e, s));
+    ROW("+ component: event_record", slots->event_record(&self, &self, &self), step_record(e, s));
+    ROW("all: event_query", slots->event_query(&self, &self, &out), step_query(e, &out));
 
     traced();
     DTL_CHECK(dtl_event_destroy(event));

@@ -65,13 +65,19 @@ pub(super) fn quick<R: Outcome>(
     }
 }
 
+/// Outcome of entering: the epoch guard and 1 if the call is traced, else 0; or no guard and the
+/// status of the failure. A pair of scalars is returned in registers, so that the fast path of an
+/// entry keeps nothing in memory.
+type Admission = (Option<Guard>, i32);
+
 /// Slow path of entering, for calls that are traced, come before the library is open or after it is
-/// finalized, or need a fence on entry. Returns the epoch guard and whether the call is traced, if
-/// the library admits the call; else the status of the failure.
+/// finalized, or need a fence on entry.
 #[cold]
 #[inline(never)]
-fn admit(inside: Guard, Entry(name): Entry) -> Result<(Guard, bool), dtl_status_t> {
-    lifecycle::admit(super::host::builtin).map_err(failed)?;
+fn admit(inside: Guard, Entry(name): Entry) -> Admission {
+    if let Err(error) = lifecycle::admit(super::host::builtin) {
+        return (None, failed(error));
+    }
     let is_to_trace = !name.is_empty() && lifecycle::is_traced();
     // Outside the epoch, because a tool's callback may take long.
     drop(inside);
@@ -84,9 +90,9 @@ fn admit(inside: Guard, Entry(name): Entry) -> Result<(Guard, bool), dtl_status_
     if let Err(error) = lifecycle::admit(super::host::builtin) {
         drop(inside);
         let status = failed(error);
-        return Err(if is_traced { traced(status) } else { status });
+        return (None, if is_traced { traced(status) } else { status });
     }
-    Ok((inside, is_traced))
+    (Some(inside), i32::from(is_traced))
 }
 
 #[cold]
@@ -98,25 +104,31 @@ fn traced(status: dtl_status_t) -> dtl_status_t {
 }
 
 impl Entry {
-    /// Runs the work of an entry, starting inside the epoch.
+    /// Runs the work of an entry, starting inside the epoch. After a panic, the guard is dropped
+    /// outside `catch_unwind`: the cleanup of a function that unwinds would need it in memory.
     #[inline]
-    fn run(self, work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
+    fn run(self, work: impl FnOnce(&mut Option<Guard>) -> Result<()>) -> dtl_status_t {
         let inside = epoch::enter_cheaply();
-        let entered = if is_open_for_quick() { Ok((inside, false)) } else { admit(inside, self) };
-        match entered {
-            Ok((inside, is_traced)) => {
-                let status = finish(catch_unwind(AssertUnwindSafe(|| work(inside))));
-                if is_traced { traced(status) } else { status }
-            }
-            Err(status) => status,
+        let entered = if is_open_for_quick() { (Some(inside), 0) } else { admit(inside, self) };
+        let (mut inside, word) = entered;
+        if inside.is_none() {
+            return word;
         }
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut inside)));
+        drop(inside);
+        let status = finish(outcome);
+        if word == 0 { status } else { traced(status) }
     }
 
     /// Runs an entry that does not wait. `body` runs inside the epoch, so it can use handles
     /// without acquiring references.
     #[inline]
     pub(super) fn call(self, body: impl FnOnce(&Guard) -> Result<()>) -> dtl_status_t {
-        self.run(|inside| body(&inside))
+        self.run(|inside| {
+            let done = inside.as_ref().map_or(Ok(()), body);
+            drop(inside.take());
+            done
+        })
     }
 
     /// Runs an entry that may wait. `pin` resolves handles in the epoch; `body` runs outside it.
@@ -127,6 +139,7 @@ impl Entry {
         body: impl FnOnce(T) -> Result<()>,
     ) -> dtl_status_t {
         self.run(|inside| {
+            let Some(inside) = inside.take() else { return Ok(()) };
             let pinned = pin(&inside)?;
             let _waiting = inside.into_blocking();
             body(pinned)
@@ -142,7 +155,7 @@ impl Entry {
         handle: H,
         body: impl FnOnce(&T) -> Result<()>,
     ) -> dtl_status_t {
-        self.run(|inside| body(&*hold(inside, handle)?))
+        self.run(|inside| inside.take().map_or(Ok(()), |inside| body(&*hold(inside, handle)?)))
     }
 }
 
@@ -196,3 +209,7 @@ fn failed(error: Error) -> dtl_status_t {
     last_error::set(&error);
     error.status()
 }
+
+#[cfg(test)]
+#[path = "tests/guard.rs"]
+mod tests;

@@ -237,7 +237,7 @@ pub(crate) unsafe fn launch(
     let args = unsafe { pack(args, sizes, count) }?;
     let run = || on.launch(found, &shape, args);
     let Some(history) = launch_history::current(inside) else { return run() };
-    let stream = dtl_stream_t { id: handles::stream_id(inside, stream)? };
+    let stream = dtl_stream_t { id: handles::stream_id(stream)? };
     history.record((stream, on), (kernel, found), &shape, run)
 }
 

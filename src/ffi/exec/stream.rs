@@ -18,16 +18,17 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 pub(crate) fn find(inside: &Guard, stream: dtl_stream_t) -> Result<&Stream> {
-    handles::find(inside, handles::stream_id(inside, stream)?)
+    let id = if stream.id != 0 { stream.id } else { handles::current_default()? };
+    handles::find(inside, id)
 }
 
 fn hold(inside: Guard, stream: dtl_stream_t) -> Result<HazardRef<Stream>> {
-    let id = handles::stream_id(&inside, stream)?;
+    let id = if stream.id != 0 { stream.id } else { handles::current_default()? };
     handles::hold(inside, id)
 }
 
 fn pin(inside: &Guard, stream: dtl_stream_t) -> Result<Arc<Stream>> {
-    handles::pin(inside, handles::stream_id(inside, stream)?)
+    handles::pin(inside, handles::stream_id(stream)?)
 }
 
 /// Creates a stream on a device.

@@ -13,6 +13,7 @@
 //! the failures in the library's own streams.
 
 use crate::error::{Error, Result};
+use crate::hints;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,13 +92,16 @@ impl DeferredErrors {
     }
 
     /// Returns the unreported failure, if any, without marking it as reported.
+    #[inline]
     pub(super) fn peek(&self) -> Option<Error> {
         if !self.is_open() {
             return None;
         }
-        let state = self.state.lock();
-        let first = state.first.lock();
-        first.as_ref().map(|(_, error)| error.clone())
+        hints::out_of_line(|| {
+            let state = self.state.lock();
+            let first = state.first.lock();
+            first.as_ref().map(|(_, error)| error.clone())
+        })
     }
 
     /// Returns the unreported failure, if any, and marks it as reported.

@@ -11,6 +11,7 @@ use super::fence::{Fence, WaitOutcome, timed_out};
 use super::{exec_of, reentrancy};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
 use crate::error::{Error, Result, fail, failure};
+use crate::hints;
 use crate::runtime::component::{Exec, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
@@ -79,9 +80,10 @@ impl Event {
 
     /// Returns true if the event was never recorded, or if the work queued before it was last
     /// recorded is complete. Fails if that work failed.
+    #[inline]
     pub fn query(&self) -> Result<bool> {
         match &self.body {
-            EventImpl::Own(own) => own.fence().query(),
+            EventImpl::Own(own) => hints::out_of_line(|| own.fence().query()),
             EventImpl::Backend(foreign) => {
                 let done = exec_of(&self.backend)?.event_query(foreign.token)?;
                 if done { foreign.result().map(|()| true) } else { Ok(false) }
@@ -269,8 +271,12 @@ impl Foreign {
 
     /// Returns the result of the library's own work queued before the event was last recorded.
     /// Valid once the event has completed.
+    #[inline]
     fn result(&self) -> Result<()> {
-        self.mark().map_or(Ok(()), |mark| mark.result())
+        if !self.is_marked.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        hints::out_of_line(|| self.mark().map_or(Ok(()), |mark| mark.result()))
     }
 
     /// Fails with INVALID_STATE if a wait for the event would deadlock because the calling thread

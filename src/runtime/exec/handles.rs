@@ -142,11 +142,15 @@ fn default_in(defaults: &[DefaultStream], inside: &Guard, key: u64, device: i32)
 /// Returns the id of the stream that a handle passed by the program denotes. A null handle denotes
 /// the default stream of the calling thread's current device.
 #[inline]
-pub fn stream_id(inside: &Guard, stream: dtl_stream_t) -> Result<u64> {
-    if stream.id != 0 { Ok(stream.id) } else { current_default(inside) }
+pub fn stream_id(stream: dtl_stream_t) -> Result<u64> {
+    if stream.id != 0 { Ok(stream.id) } else { current_default() }
 }
 
-fn current_default(inside: &Guard) -> Result<u64> {
+/// Returns the id of the default stream of the calling thread's current device. Enters the epoch
+/// itself: a caller that passed its guard would have to keep it in memory.
+#[cold]
+pub fn current_default() -> Result<u64> {
+    let inside = &epoch::enter();
     let backend = backend_of(inside, dtl_backend_t { id: 0 })?;
     let device = device::get_or_first(&backend)?;
     default_stream(inside, &backend, device)

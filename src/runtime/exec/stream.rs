@@ -23,6 +23,7 @@ use crate::abi::devices::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
+use crate::hints;
 use crate::runtime::component::{Exec, Launch, ModuleLaunch, Token};
 use crate::runtime::exec::fence::timed_out;
 use crate::runtime::log;
@@ -210,18 +211,24 @@ impl Stream {
 
     /// Returns true if all work has completed. Fails if some of the work has failed; the next
     /// `synchronize` returns that failure too.
+    #[inline]
     pub fn query(&self) -> Result<bool> {
         let foreign = match &self.body {
-            StreamImpl::Own(queue) if !queue.is_finished() => return Ok(false),
-            StreamImpl::Own(queue) => return queue.failure().map_or(Ok(true), Err),
+            StreamImpl::Own(queue) => {
+                return hints::out_of_line(|| {
+                    let done = queue.is_finished();
+                    queue.failure().filter(|_| done).map_or(Ok(done), Err)
+                });
+            }
             StreamImpl::Backend(foreign) => foreign,
         };
-        let exec = exec_of(&self.backend)?;
-        let done = match foreign.poll(exec)? {
+        let done = match foreign.poll(exec_of(&self.backend)?)? {
             Some(done) => done,
             // Without events, waits for the stream, like a record on it does. Work of the stream
             // itself still runs.
-            None => !reentrancy::is(foreign.trail.id()) && self.finish(foreign).is_ok(),
+            None => hints::out_of_line(|| {
+                !reentrancy::is(foreign.trail.id()) && self.finish(foreign).is_ok()
+            }),
         };
         if done { foreign.trail.peek().map_or(Ok(true), Err) } else { Ok(false) }
     }
@@ -237,13 +244,11 @@ impl Stream {
                 mark.follow(&foreign.trail);
                 Ok(())
             }
-            _ => self.record_own(event),
+            _ => hints::out_of_line(|| self.record_own(event)),
         }
     }
 
-    /// Records an event that the library implements (slow path of `record`). Separate from
-    /// `record`, so that recording a backend's event takes few instructions.
-    #[inline(never)]
+    /// Records an event that the library implements (slow path of `record`).
     fn record_own(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
             (StreamImpl::Own(queue), EventBody::Own(own)) => {
@@ -503,9 +508,12 @@ impl Foreign {
 
     /// Returns true if all work has completed; `None` if the backend implements neither queries of
     /// streams nor events.
+    #[inline]
     fn poll(&self, exec: &dyn Exec) -> Result<Option<bool>> {
         match exec.stream_query(self.token)? {
-            None if exec.groups().events => self.query_by_event(exec).map(Some),
+            None => hints::out_of_line(|| {
+                exec.groups().events.then(|| self.query_by_event(exec)).transpose()
+            }),
             done => Ok(done),
         }
     }

@@ -197,7 +197,7 @@ impl ResourceKind {
         let given = ListElement { value: given.value, user: Addr::new(given.user) };
         let stream = match self {
             ResourceKind::Streams(_) => {
-                let id = handles::stream_id(inside, dtl_stream_t { id: core })?;
+                let id = handles::stream_id(dtl_stream_t { id: core })?;
                 Some(handles::pin::<Stream>(inside, id)?)
             }
             _ => None,

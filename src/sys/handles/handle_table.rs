@@ -220,7 +220,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
                 let _protection = Protection::Pointer { _pointer: pointer };
                 return Ok(HazardRef { object, _protection });
             }
-            Err(inside) => inside,
+            Err(inside) => hints::out_of_line(|| inside),
         };
         let Some(share) = self.pin(&inside, handle) else { return Err(inside) };
         let object = Arc::as_ptr(&share);

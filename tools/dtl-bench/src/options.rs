@@ -179,6 +179,9 @@ pub(crate) struct ParallelFor {
     pub(crate) vs: Option<LoopPeer>,
 
     #[command(flatten)]
+    pub(crate) place: Place,
+
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 

@@ -4,6 +4,10 @@
 //! In a batch, loops follow each other immediately, so that the waiting threads are still spinning
 //! when the next loop begins. Before each batch there is a pause in which the threads of the other
 //! implementation stop spinning, because spinning threads would slow down the measured loops.
+//!
+//! Thread *t* of either implementation stays on processor *t*. Otherwise the operating system may
+//! wake a worker on the processor of the caller. The library's caller then runs the loop alone, and
+//! a batch is too short for the system to move the worker (docs/explanation/executor.md).
 
 use crate::library::{call, open_host};
 use crate::local::{self, Case, time};
@@ -23,8 +27,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::hint::black_box;
 use std::path::Path;
 use std::ptr;
-use std::thread::sleep;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread::{self, ThreadId, sleep, yield_now};
+use std::time::{Duration, Instant};
 
 /// Pause before each batch, long enough for idle threads to stop spinning.
 const REST: Duration = Duration::from_millis(2);
@@ -42,6 +47,8 @@ struct Saxpy {
     length: u64,
     thread_of: Option<ThreadNumber>,
     threads: u64,
+    /// Work of the empty loop that binds the threads before the measurement.
+    binding: Option<Binding>,
 }
 
 type ThreadNumber = unsafe extern "C" fn() -> c_int;
@@ -58,7 +65,7 @@ impl Saxpy {
     #[inline(never)]
     fn range(&self, begin: u64, end: u64) {
         if self.length == 0 {
-            return;
+            return self.binding.iter().for_each(|binding| binding.piece(self.threads));
         }
         let count = (end - begin) as usize;
         // SAFETY: the vectors have `length` elements, and each range is one thread's alone.
@@ -176,6 +183,35 @@ extern "C" fn tbb_body(begin: u64, end: u64, user: *mut c_void) {
     let _ = body(begin, end, user); // it cannot fail
 }
 
+/// Binding of threads to processors by a loop of one piece per thread. Each piece binds its thread,
+/// unless it is the caller, and waits for the others, so that each thread runs one.
+struct Binding {
+    caller: ThreadId,
+    bound: AtomicUsize,
+    arrived: AtomicU64,
+}
+
+/// Longest time that a piece waits for the others, which may not come.
+const MEETING: Duration = Duration::from_millis(200);
+
+impl Binding {
+    fn new() -> Option<Binding> {
+        let (bound, arrived) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Some(Binding { caller: thread::current().id(), bound, arrived })
+    }
+
+    fn piece(&self, threads: u64) {
+        if thread::current().id() != self.caller {
+            machine::pin(1 + self.bound.fetch_add(1, Ordering::Relaxed));
+        }
+        self.arrived.fetch_add(1, Ordering::Relaxed);
+        let begin = Instant::now();
+        while self.arrived.load(Ordering::Relaxed) < threads && begin.elapsed() < MEETING {
+            yield_now();
+        }
+    }
+}
+
 /// Measured loops: name, number of elements, and number of loops in a batch.
 const LOOPS: &[(&str, u64, usize)] =
     &[("empty", 0, 100), ("saxpy 1K", 1000, 100), ("saxpy 100K", 100_000, 10)];
@@ -199,15 +235,25 @@ pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
     call!(dtl_executor_create(backend, &raw const desc, &raw mut executor))?;
     let most = LOOPS.iter().map(|one| one.1).max().unwrap_or(0) as usize;
     let (x, mut y) = (vec![1.0_f32; most], vec![0.0_f32; most]);
+    let y_begin = y.as_mut_ptr();
     let task = |length| Saxpy {
         x: x.as_ptr(),
-        y: y.as_mut_ptr(),
+        y: y_begin,
         length,
         thread_of: peer.and_then(Peer::thread_of),
         threads: u64::from(threads),
+        binding: None,
     };
     let tasks: Vec<Saxpy> = LOOPS.iter().map(|one| one.1).map(task).collect();
     verify(executor, peer, threads, &tasks)?;
+    let helper = Helper::new(processors);
+    if !wanted.place.no_pin {
+        ours(executor, threads, &Saxpy { binding: Binding::new(), ..task(0) })?;
+        if let Some(peer) = peer {
+            peer.run(threads, &Saxpy { binding: Binding::new(), ..task(0) });
+        }
+        machine::pin(0); // last: threads inherit the processors of their creator
+    }
     let pairs = LOOPS.iter().zip(&tasks);
     let cases = pairs.map(|(&(test, _, repeats), task)| Case {
         test,
@@ -215,8 +261,9 @@ pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
         unit: Unit::Microseconds,
         sides: sides(executor, peer, threads, (task, repeats)),
     });
-    let lines = local::measure(cases.collect(), &wanted.common, Helper::new(processors))?;
-    let more = json!({ "threads": threads, "peer": peer.map(Peer::facts) });
+    let lines = local::measure(cases.collect(), &wanted.common, helper)?;
+    let pinned = !wanted.place.no_pin;
+    let more = json!({ "threads": threads, "pinned": pinned, "peer": peer.map(Peer::facts) });
     local::show("parallel_for", lines, processors, &wanted.common, more);
     call!(dtl_executor_destroy(executor))?;
     call!(dtl_finalize())
