@@ -111,8 +111,9 @@ impl CopyChoices {
         CopyMethod::of(self.0 >> bit_of(class_of(len), others < TRIAL))
     }
 
-    /// Returns the method for the next eager message of `len` bytes, which is record `number` of the
-    /// ring, and true if the message is to be measured. Only these use a method that is being tried.
+    /// Returns the method for the next eager message of `len` bytes, which is record `number` of
+    /// the ring, and true if the message is to be measured. Only these messages use a method that
+    /// is being tried.
     pub(crate) fn eager(self, len: usize, number: u64) -> (CopyMethod, bool) {
         let is_sample = number % EAGER_SAMPLE == 0;
         (CopyMethod::of(self.0 >> bit_of(eager_class_of(len), is_sample)), is_sample)
