@@ -69,8 +69,9 @@ const TRIAL: u32 = 8;
 /// A trial ends after this many messages in a row that do not shorten its time by an eighth, or
 /// that take more than twice the time of the fastest method.
 const MISSES: u32 = 2;
-/// Outside trials, one of this many messages of a size class is measured.
-const SAMPLE: u64 = 8;
+/// Outside trials, one of this many messages of a size class is measured. Odd, so that it is not
+/// always the message at the same position of a window.
+const SAMPLE: u64 = 7;
 /// Minimum and maximum number of messages of a size class between two trials of a method.
 const RETRY: (u64, u64) = (128, 1 << 12);
 /// Number of messages between two trials of a method for each message time that a trial has cost,
