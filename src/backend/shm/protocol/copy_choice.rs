@@ -79,8 +79,9 @@ const TRIAL: u32 = 8;
 /// A trial ends after this many messages in a row that do not shorten its time by an eighth, or
 /// that take more than twice the time of the fastest method.
 const MISSES: u32 = 2;
-/// Outside trials, one of this many messages of a size class is measured.
-const SAMPLE: u64 = 8;
+/// Outside trials, one of this many messages of a size class is measured. Odd, so that it is not
+/// always the message at the same position of a window.
+const SAMPLE: u64 = 7;
 /// One of this many records is measured if it is an eager message. The number is prime, so that the
 /// messages of a regular sequence are measured in turn.
 const EAGER_SAMPLE: u64 = 31;

@@ -106,7 +106,7 @@ fn a_change_for_one_size_renews_the_trials_for_others() {
     transfer(&mut times, 1 << 20, 2_000, far);
     transfer(&mut times, 1 << 18, 5_000, near);
     let (_, used) = transfer(&mut times, 1 << 20, 100, near);
-    assert!(used[Cells as usize] > 85, "{used:?}");
+    assert!(used[Cells as usize] > 80, "{used:?}");
 }
 
 #[test]
