@@ -99,6 +99,9 @@ pub(super) struct Peer {
     pub(super) readable: bool,
 }
 
+/// Number of transfers over which the time of overlapping transfers is averaged.
+const ENDS: usize = 4;
+
 /// State of the message exchange between this rank and a peer.
 #[derive(Default)]
 pub(super) struct Link {
@@ -121,8 +124,9 @@ pub(super) struct Link {
     transfers: u32,
     /// Number of those that are measured.
     measured: u32,
-    /// Time at which a transfer has ended while others were measured, in nanoseconds.
-    ended_ns: u64,
+    /// Times at which the last transfers have ended while others were measured, in nanoseconds, the
+    /// latest first.
+    ends_ns: [u64; ENDS],
     /// Measured times of large messages from the peer; `None` before the first one is measured.
     times: Option<Box<CopyTimes>>,
     /// True if messages to the peer were in progress when the last message from the peer began.
@@ -286,9 +290,10 @@ impl Link {
     }
 
     /// Records that a transfer of `len` bytes by `method` has ended. `begun_ns` is the result of
-    /// `begin_transfer`: if it is not 0, records the time and publishes the choices. Transfers that
-    /// overlap end one after the other, so the time of each begins at the end of the one before.
-    /// Returns a description of the choice if it has changed ([`CopyTimes::new_choice`]).
+    /// `begin_transfer`: if it is not 0, records the time and publishes the choices. If transfers
+    /// overlap, the time is the average of the last ones, up to `ENDS`, because transfers that
+    /// advance in turn end close together. Returns a description of the choice if it has changed
+    /// ([`CopyTimes::new_choice`]).
     pub(super) fn end_transfer(
         &mut self,
         len: usize,
@@ -300,14 +305,18 @@ impl Link {
             return None;
         }
         let now = now_ns();
-        let since = begun_ns.max(self.ended_ns);
-        self.ended_ns = now;
+        let [.., oldest_ns] = self.ends_ns;
+        let earlier = self.ends_ns.iter().filter(|&&end| end > begun_ns).count() as u64;
+        self.ends_ns.rotate_right(1);
+        self.ends_ns[0] = now;
         if begun_ns == 0 {
             return None;
         }
         self.measured -= 1;
-        let mut ns = now.saturating_sub(since);
-        if method.uses_cells() && len <= LONG && since == begun_ns {
+        // If the transfer began before all these ends, the first one of them begins the average.
+        let count = if oldest_ns > begun_ns { earlier } else { earlier + 1 };
+        let mut ns = now.saturating_sub(begun_ns.max(oldest_ns)) / count;
+        if method.uses_cells() && len <= LONG && earlier == 0 {
             // The sender had filled the first cell before the message was announced.
             ns += ns / u64::from(fragments_of(len).max(1));
         }

@@ -342,9 +342,7 @@ impl Producer {
             word.store(stamp(self.tail, kind, claim_or_len), Release);
         }
         self.tail += 1;
-        // The slot's line is in the consumer's cache. The next atomic operation of this thread
-        // waits until all its stores are done, so a store to a line that is not here yet delays it
-        // by the time of a transfer.
+        // That slot's line is in the consumer's cache, and a store to it waits for the transfer.
         self.ring.slots.will_write(slot_of(self.tail + AHEAD));
     }
 

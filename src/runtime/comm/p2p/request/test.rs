@@ -122,8 +122,12 @@ fn end(
     request.forget(inside.spare_slots());
 }
 
+/// Maximum number of messages that `end_in_order` ends in one call, because other threads may wait
+/// for a lock of the transport meanwhile.
+const BATCH: usize = 16;
+
 /// Ends the messages at the beginning of `handles` that are complete, with one call to the
-/// transport, up to the first request that is not a complete message of the first one's
+/// transport, up to `BATCH` messages, to the first request that is not a complete message of the first one's
 /// communicator, or to a message that failed. Sets each handle to null and passes the outcome to
 /// `out`. Returns the number of ended messages.
 pub(crate) fn end_in_order(
@@ -157,7 +161,8 @@ pub(crate) fn end_in_order(
         }
         loop {
             // A lock that another thread holds is not waited for: the transport may be locked.
-            let request = TABLE.try_look(handles.get(count)?.get().id).ok()?;
+            let handle = handles.get(count).filter(|_| count < BATCH)?;
+            let request = TABLE.try_look(handle.get().id).ok()?;
             let (op, ticket) = request.message().filter(|(_, ticket)| !ticket.is_traced())?;
             if request.group() != group {
                 return None;
