@@ -66,8 +66,7 @@ pub const VARIABLES: &[(&str, &str)] = variables! {
     DTL_PLUGIN_PROBE: "1: try a plugin in a process of its own before it is loaded; 30s: that, \
         with a time limit",
     DTL_SHM_COPY: "kind shm: method that copies large messages: auto, allow (auto, and lift \
-        Yama's ptrace limit), cells, cells_nt, cma_get, \
-        cma_split",
+        Yama's ptrace limit), cells, cells_nt, cma_get, cma_split",
     DTL_HIER_ACROSS: "kind between the nodes of kind hier: mpi (default), rdma, shm (for tests) \
         or a registered name",
     DTL_FAKE_NODES: "for tests: the job's nodes, pretended: 2x4 (nodes x ranks) or 3,1 (ranks of \
