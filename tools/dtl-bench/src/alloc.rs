@@ -4,15 +4,11 @@
 //! With LD_PRELOAD, another implementation of malloc can be measured without changing this program.
 
 use crate::library::{call, check, open_host};
-use crate::local::{self, Case, time};
+use crate::local::{self, Batch, Case, time};
 use crate::machine;
 use crate::options::Sizes;
 use crate::out::Outcome;
-use crate::table::Unit;
-use dtl_sys::{
-    DTL_MEMORY_HOST, DTL_POOL_NULL, dtl_backend_t, dtl_finalize, dtl_mem_alloc, dtl_mem_free,
-    dtl_pool_alloc, dtl_pool_create, dtl_pool_destroy, dtl_pool_free, dtl_pool_t, dtl_status_t,
-};
+use dtl_sys::*;
 use serde_json::json;
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -33,86 +29,74 @@ trait Source {
     fn give(&self, at: *mut u8) -> Outcome;
 }
 
-/// Converts a function to a pointer through `black_box`, so that the compiler cannot inline or
-/// specialize calls to the function.
-macro_rules! unseen {
-    ($kind:ty: $function:ident) => {
-        black_box($function as $kind)
-    };
+/// Source that consists of a function that allocates a block and a function that frees it.
+impl<T, G> Source for (T, G)
+where
+    T: Fn(usize) -> Outcome<*mut u8>,
+    G: Fn(*mut u8) -> Outcome,
+{
+    #[inline]
+    fn take(&self, bytes: usize) -> Outcome<*mut u8> {
+        (self.0)(bytes)
+    }
+
+    #[inline]
+    fn give(&self, at: *mut u8) -> Outcome {
+        (self.1)(at)
+    }
 }
 
 type Alloc = unsafe extern "C" fn(dtl_backend_t, u64, u64, u64, *mut *mut c_void) -> dtl_status_t;
 type Free = unsafe extern "C" fn(dtl_backend_t, *mut c_void) -> dtl_status_t;
 
-struct Ours {
-    backend: dtl_backend_t,
-    alloc: Alloc,
-    free: Free,
-}
-
-impl Source for Ours {
-    #[inline]
-    fn take(&self, bytes: usize) -> Outcome<*mut u8> {
-        let mut at: *mut c_void = ptr::null_mut();
+/// Returns the allocator of a backend. Here and below, `black_box` hides from the compiler which
+/// functions are called, so that it cannot inline or specialize them.
+fn of_backend(backend: dtl_backend_t) -> impl Source {
+    let (alloc, free) = (black_box(dtl_mem_alloc as Alloc), black_box(dtl_mem_free as Free));
+    let take = move |bytes: usize| {
+        let mut at = ptr::null_mut();
         // SAFETY: the output is a local.
-        let status =
-            unsafe { (self.alloc)(self.backend, DTL_MEMORY_HOST, bytes as u64, 0, &raw mut at) };
-        check("dtl_mem_alloc", status)?;
-        Ok(at.cast())
-    }
-
-    #[inline]
-    fn give(&self, at: *mut u8) -> Outcome {
-        // SAFETY: a block of `take`, which the caller does not use any more.
-        check("dtl_mem_free", unsafe { (self.free)(self.backend, at.cast()) })
-    }
+        let status = unsafe { alloc(backend, DTL_MEMORY_HOST, bytes as u64, 0, &raw mut at) };
+        check("dtl_mem_alloc", status).map(|()| at.cast())
+    };
+    // SAFETY: a block of `take`, which the caller does not use any more.
+    let give = move |at: *mut u8| check("dtl_mem_free", unsafe { free(backend, at.cast()) });
+    (take, give)
 }
 
 type PoolAlloc = unsafe extern "C" fn(dtl_pool_t, u64, u64, *mut *mut c_void) -> dtl_status_t;
 type PoolFree = unsafe extern "C" fn(dtl_pool_t, *mut c_void) -> dtl_status_t;
 
-struct Pool {
-    pool: dtl_pool_t,
-    alloc: PoolAlloc,
-    free: PoolFree,
-}
-
-impl Source for Pool {
-    #[inline]
-    fn take(&self, bytes: usize) -> Outcome<*mut u8> {
-        let mut at: *mut c_void = ptr::null_mut();
+fn of_pool(pool: dtl_pool_t) -> impl Source {
+    let (alloc, free) =
+        (black_box(dtl_pool_alloc as PoolAlloc), black_box(dtl_pool_free as PoolFree));
+    let take = move |bytes: usize| {
+        let mut at = ptr::null_mut();
         // SAFETY: the output is a local.
-        let status = unsafe { (self.alloc)(self.pool, bytes as u64, 0, &raw mut at) };
-        check("dtl_pool_alloc", status)?;
-        Ok(at.cast())
-    }
-
-    #[inline]
-    fn give(&self, at: *mut u8) -> Outcome {
-        // SAFETY: a block of `take`, which the caller does not use any more.
-        check("dtl_pool_free", unsafe { (self.free)(self.pool, at.cast()) })
-    }
+        let status = unsafe { alloc(pool, bytes as u64, 0, &raw mut at) };
+        check("dtl_pool_alloc", status).map(|()| at.cast())
+    };
+    // SAFETY: a block of `take`, which the caller does not use any more.
+    let give = move |at: *mut u8| check("dtl_pool_free", unsafe { free(pool, at.cast()) });
+    (take, give)
 }
 
-struct Malloc {
-    malloc: unsafe extern "C" fn(usize) -> *mut c_void,
-    free: unsafe extern "C" fn(*mut c_void),
-}
-
-impl Source for Malloc {
-    #[inline]
-    fn take(&self, bytes: usize) -> Outcome<*mut u8> {
+/// Returns malloc and free of this process.
+fn of_process() -> impl Source {
+    type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
+    type FreeBlock = unsafe extern "C" fn(*mut c_void);
+    let (malloc, free) = (black_box(libc::malloc as Malloc), black_box(libc::free as FreeBlock));
+    let take = move |bytes: usize| {
         // SAFETY: any size may be asked for.
-        let at = unsafe { (self.malloc)(bytes) };
+        let at = unsafe { malloc(bytes) };
         if at.is_null() { Err(format!("no memory for {bytes} bytes")) } else { Ok(at.cast()) }
-    }
-
-    #[inline]
-    fn give(&self, at: *mut u8) -> Outcome {
+    };
+    let give = move |at: *mut u8| {
         // SAFETY: `take` gave it.
-        unsafe { (self.free)(at.cast()) };
+        unsafe { free(at.cast()) };
         Ok(())
-    }
+    };
+    (take, give)
 }
 
 /// Allocates one block, writes its first byte, and frees the block.
@@ -181,22 +165,13 @@ fn case(
     test: &'static str,
     bytes: usize,
 ) -> Case<'static> {
-    let (alloc, free) = (unseen!(Alloc: dtl_mem_alloc), unseen!(Free: dtl_mem_free));
-    let ours = Ours { backend, alloc, free };
-    let (alloc, free) = (unseen!(PoolAlloc: dtl_pool_alloc), unseen!(PoolFree: dtl_pool_free));
-    let pool = Pool { pool, alloc, free };
-    let own: Box<dyn FnMut() -> Outcome<f64>> = match test {
-        "pool" => Box::new(move || batch(&pool, test, bytes)),
+    let (ours, pooled, malloc) = (of_backend(backend), of_pool(pool), of_process());
+    let own: Batch = match test {
+        "pool" => Box::new(move || batch(&pooled, test, bytes)),
         _ => Box::new(move || batch(&ours, test, bytes)),
     };
-    let malloc = Malloc { malloc: black_box(libc::malloc), free: black_box(libc::free) };
-    let peer = Box::new(move || batch(&malloc, test, bytes));
-    Case {
-        test,
-        bytes: Some(bytes),
-        unit: Unit::Nanoseconds,
-        sides: vec![("dtl", own), ("malloc", peer)],
-    }
+    let peer = move || batch(&malloc, test, bytes);
+    Case { bytes: Some(bytes), ..Case::new(test, own, ("malloc", peer)) }
 }
 
 /// Returns the file name of the library that provides malloc in this process.

@@ -8,15 +8,7 @@ use crate::local::{self, Case, time};
 use crate::machine;
 use crate::options::Call;
 use crate::out::Outcome;
-use crate::table::Unit;
-use dtl_sys::{
-    DTL_BACKEND_NULL, DTL_BACKEND_VTABLE_INIT, DTL_DEVICE_VTABLE_INIT, DTL_ERROR_INTERNAL,
-    DTL_EVENT_NULL, DTL_EXEC_VTABLE_INIT, DTL_STREAM_NULL, DTL_SUCCESS, DTL_TIMEOUT_INFINITE,
-    dtl_backend_device_count, dtl_backend_register, dtl_backend_t, dtl_backend_unregister,
-    dtl_backend_vtable_t, dtl_device_vtable_t, dtl_event_create, dtl_event_destroy,
-    dtl_event_query, dtl_event_record, dtl_exec_vtable_t, dtl_finalize, dtl_init, dtl_status_t,
-    dtl_stream_create, dtl_stream_destroy, dtl_stream_query, dtl_stream_wait,
-};
+use dtl_sys::*;
 use serde_json::json;
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -108,8 +100,7 @@ fn row<'a>(
 ) -> Case<'a> {
     let ours = move || time(CALLS, || check(name, ours()));
     let bare = move || time(CALLS, || check(name, bare()));
-    let sides = vec![("dtl", Box::new(ours) as Box<_>), ("bare", Box::new(bare) as Box<_>)];
-    Case { test: name, bytes: None, unit: Unit::Nanoseconds, sides }
+    Case::new(name, ours, ("bare", bare))
 }
 
 /// Creates a closure that calls a function in a backend's function table directly, through a

@@ -6,9 +6,7 @@ use crate::machine;
 use crate::options::Sizes;
 use crate::out::Outcome;
 use crate::table::Unit;
-use dtl_sys::{
-    DTL_MEMORY_HOST, dtl_backend_t, dtl_finalize, dtl_mem_alloc, dtl_mem_copy, dtl_mem_free,
-};
+use dtl_sys::*;
 use serde_json::json;
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -63,18 +61,14 @@ fn case<'a>(from: &'a Block, into: &'a Block, bytes: usize) -> Case<'a> {
     let ours = move || time(repeats, || call!(dtl_mem_copy(into.at, from.at, bytes as u64)));
     let theirs = move || {
         time(repeats, || {
-            let (from, into, bytes) = (
-                black_box(from.at.cast::<u8>()),
-                black_box(into.at.cast::<u8>()),
-                black_box(bytes),
-            );
+            let (from, into) = (black_box(from.at), black_box(into.at));
             // SAFETY: two blocks of at least that many bytes.
-            unsafe { into.copy_from_nonoverlapping(from, bytes) };
+            unsafe { into.cast::<u8>().copy_from_nonoverlapping(from.cast(), black_box(bytes)) };
             Ok(())
         })
     };
-    let sides = vec![("dtl", Box::new(ours) as Box<_>), ("memcpy", Box::new(theirs) as Box<_>)];
-    Case { test: "copy", bytes: Some(bytes), unit: Unit::Bandwidth(bytes as f64), sides }
+    let unit = Unit::Bandwidth(bytes as f64);
+    Case { bytes: Some(bytes), unit, ..Case::new("copy", ours, ("memcpy", theirs)) }
 }
 
 /// Checks that a copy transfers all bytes.

@@ -6,14 +6,7 @@ use crate::local::{self, Case, time};
 use crate::machine;
 use crate::options::Call;
 use crate::out::Outcome;
-use crate::table::Unit;
-use dtl_sys::{
-    DTL_DISPATCH_HANDLER_INIT, DTL_DISPATCH_QUERY_INIT, DTL_DISPATCHER_NULL, DTL_REGISTRATION_NULL,
-    DTL_SUCCESS, dtl_dispatch_find, dtl_dispatch_handler_t, dtl_dispatch_invoke,
-    dtl_dispatch_key_t, dtl_dispatch_query_t, dtl_dispatch_register, dtl_dispatcher_create,
-    dtl_dispatcher_destroy, dtl_dispatcher_t, dtl_enum_register_value, dtl_ev_name, dtl_event_t,
-    dtl_finalize, dtl_init, dtl_status_t,
-};
+use dtl_sys::*;
 use serde_json::json;
 use std::ffi::{CString, c_void};
 use std::hint::black_box;
@@ -90,14 +83,8 @@ fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
         ..DTL_DISPATCH_HANDLER_INIT
     };
     let mut registration = DTL_REGISTRATION_NULL;
-    let count = keys.len() as u64;
-    call!(dtl_dispatch_register(
-        made,
-        keys.as_ptr(),
-        count,
-        &raw const handler,
-        &raw mut registration
-    ))?;
+    let (keys, count) = (keys.as_ptr(), keys.len() as u64);
+    call!(dtl_dispatch_register(made, keys, count, &raw const handler, &raw mut registration))?;
     Ok(made)
 }
 
@@ -128,13 +115,9 @@ fn find_beside(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
 }
 
 fn invoke(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
-    let query = query();
+    let (query, event) = (query(), ptr::null_mut());
     time(CALLS, || {
-        call!(dtl_dispatch_invoke(
-            black_box(dispatcher),
-            black_box(&raw const query),
-            ptr::null_mut()
-        ))
+        call!(dtl_dispatch_invoke(black_box(dispatcher), black_box(&raw const query), event))
     })
 }
 
@@ -143,10 +126,9 @@ fn bare() -> Outcome<f64> {
     let query = query();
     time(CALLS, || {
         let function = black_box(done as unsafe extern "C" fn(_, _, _) -> _);
+        let (query, none) = (black_box(&raw const query), ptr::null_mut());
         // SAFETY: the function above, which touches nothing.
-        check("bare", unsafe {
-            function(black_box(&raw const query), ptr::null_mut(), ptr::null_mut())
-        })
+        check("bare", unsafe { function(query, none, ptr::null_mut()) })
     })
 }
 
@@ -156,18 +138,12 @@ pub(crate) fn run(wanted: &Call) -> Outcome {
     let processors = machine::settle(&wanted.place);
     let (plain, many, asking) =
         (dispatcher(false, 4)?, dispatcher(false, MANY)?, dispatcher(true, 4)?);
-    let row = |test, ours: Box<dyn FnMut() -> Outcome<f64>>| Case {
-        test,
-        bytes: None,
-        unit: Unit::Nanoseconds,
-        sides: vec![("dtl", ours), ("bare", Box::new(bare))],
-    };
     let cases = vec![
-        row("find", Box::new(move || find(plain))),
-        row("find of 1000", Box::new(move || find(many))),
-        row("find predicate", Box::new(move || find(asking))),
-        row("find 2 threads", Box::new(move || find_beside(plain))),
-        row("invoke", Box::new(move || invoke(plain))),
+        Case::new("find", move || find(plain), ("bare", bare)),
+        Case::new("find of 1000", move || find(many), ("bare", bare)),
+        Case::new("find predicate", move || find(asking), ("bare", bare)),
+        Case::new("find 2 threads", move || find_beside(plain), ("bare", bare)),
+        Case::new("invoke", move || invoke(plain), ("bare", bare)),
     ];
     let lines = local::measure(cases, &wanted.common, None)?;
     let more = json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "bare" } });

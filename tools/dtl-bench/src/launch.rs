@@ -11,7 +11,6 @@ use crate::options::{Launch, Launcher};
 use crate::out::{Outcome, say};
 use crate::table::Unit;
 use serde_json::json;
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Prints the time `begun` in nanoseconds since 1970, for the subcommand `launch`.
@@ -41,10 +40,8 @@ pub(crate) fn run(wanted: &Launch) -> Outcome {
     }
     let processors = machine::shared_processors();
     let lines = local::measure(cases, &wanted.common, None)?;
-    let peer = wanted
-        .mpirun
-        .as_ref()
-        .map(|launcher| json!({ "name": "mpirun", "version": launcher.name() }));
+    let facts = |launcher: &Launcher| json!({ "name": "mpirun", "version": launcher.name() });
+    let peer = wanted.mpirun.as_ref().map(facts);
     local::show("launch", lines, processors, &wanted.common, json!({ "peer": peer }));
     Ok(())
 }
@@ -52,9 +49,8 @@ pub(crate) fn run(wanted: &Launch) -> Outcome {
 /// Starts two processes of this program. Returns the time in nanoseconds until both have entered
 /// main or, if `is_whole` is true, until the launcher has exited.
 fn once(launcher: &Launcher, program: &str, is_whole: bool) -> Outcome<f64> {
-    let mut command = Command::new(&launcher.words[0]);
-    command.args(&launcher.words[1..]).args(["-n", "2", program, "now"]).stdin(Stdio::null());
-    command.envs(launcher.variables.iter().map(|(name, value)| (name, value)));
+    let mut command = launcher.start();
+    command.args(["-n", "2", program, "now"]);
     let begin = SystemTime::now();
     let output = command.output().map_err(|error| format!("{}: {error}", launcher.text()))?;
     let whole = begin.elapsed().unwrap_or(Duration::ZERO);

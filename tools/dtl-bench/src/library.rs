@@ -1,10 +1,7 @@
 //! Calls to the library, with failures converted to error messages.
 
 use crate::out::Outcome;
-use dtl_sys::{
-    DTL_BACKEND_NULL, DTL_SUCCESS, dtl_backend_get, dtl_backend_t, dtl_init, dtl_last_error,
-    dtl_status_name, dtl_status_t,
-};
+use dtl_sys::*;
 use std::ffi::{CStr, c_char};
 use std::path::PathBuf;
 use std::ptr;

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 /// Function that runs one batch (a number of repetitions of an operation) and returns nanoseconds
 /// per operation.
-type Batch<'a> = Box<dyn FnMut() -> Outcome<f64> + 'a>;
+pub(crate) type Batch<'a> = Box<dyn FnMut() -> Outcome<f64> + 'a>;
 
 /// Test that becomes one row of the table: the library and the implementations that it is compared
 /// with.
@@ -23,6 +23,19 @@ pub(crate) struct Case<'a> {
     pub(crate) bytes: Option<usize>,
     pub(crate) unit: Unit,
     pub(crate) sides: Vec<(&'static str, Batch<'a>)>,
+}
+
+impl<'a> Case<'a> {
+    /// Creates a test without a size, in nanoseconds. It compares batches of the library with those
+    /// of one peer.
+    pub(crate) fn new(
+        test: &'static str,
+        ours: impl FnMut() -> Outcome<f64> + 'a,
+        (peer, theirs): (&'static str, impl FnMut() -> Outcome<f64> + 'a),
+    ) -> Case<'a> {
+        let sides: Vec<(_, Batch)> = vec![("dtl", Box::new(ours)), (peer, Box::new(theirs))];
+        Case { test, bytes: None, unit: Unit::Nanoseconds, sides }
+    }
 }
 
 /// Repeats an operation and returns nanoseconds per repetition.

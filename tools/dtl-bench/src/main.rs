@@ -67,15 +67,11 @@ fn main() -> ExitCode {
         Command::Dispatch(wanted) => dispatch::run(&wanted).map_err(Stop::from),
     };
     let ended = ended.and_then(|()| out::lost().map_or(Ok(()), |why| Err(Stop::Failed(why))));
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Stop::Misused(text)) => {
-            complain!("dtl-bench: {text}");
-            ExitCode::from(MISUSED)
-        }
-        Err(Stop::Failed(text)) => {
-            complain!("dtl-bench: {text}");
-            ExitCode::FAILURE
-        }
-    }
+    let (code, text) = match ended {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Stop::Misused(text)) => (ExitCode::from(MISUSED), text),
+        Err(Stop::Failed(text)) => (ExitCode::FAILURE, text),
+    };
+    complain!("dtl-bench: {text}");
+    code
 }

@@ -4,6 +4,7 @@ use crate::comm::Test;
 use crate::model::Model;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::process;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -303,6 +304,14 @@ impl Launcher {
         let mut parts: Vec<&str> = self.words[0].rsplit('/').take(3).collect();
         parts.reverse();
         parts.join("/")
+    }
+
+    /// Returns the command without standard input. The caller may add arguments.
+    pub(crate) fn start(&self) -> process::Command {
+        let mut command = process::Command::new(&self.words[0]);
+        command.args(&self.words[1..]).stdin(process::Stdio::null());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
     }
 
     /// Formats the command as it is entered on a command line.

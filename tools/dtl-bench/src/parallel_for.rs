@@ -10,7 +10,7 @@
 //! a batch is too short for the system to move the worker (docs/explanation/executor.md).
 
 use crate::library::{call, open_host};
-use crate::local::{self, Case, time};
+use crate::local::{self, Batch, Case, time};
 use crate::machine;
 use crate::options::{LoopPeer, ParallelFor};
 use crate::out::{Outcome, complain};
@@ -18,10 +18,7 @@ use crate::probe::Helper;
 use crate::table::Unit;
 use crate::tbb::Tbb;
 use dtl::tooling::os::SharedObject;
-use dtl_sys::{
-    DTL_EXECUTOR_NULL, DTL_EXECUTOR_POOL, DTL_SUCCESS, dtl_executor_create, dtl_executor_desc_t,
-    dtl_executor_destroy, dtl_executor_parallel_for, dtl_executor_t, dtl_finalize, dtl_status_t,
-};
+use dtl_sys::*;
 use serde_json::{Value, json};
 use std::ffi::{c_int, c_uint, c_void};
 use std::hint::black_box;
@@ -228,9 +225,7 @@ pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
              turn"
         );
     }
-    let size = size_of::<dtl_executor_desc_t>() as u32;
-    let desc =
-        dtl_executor_desc_t { struct_size: size, kind: DTL_EXECUTOR_POOL, threads, reserved: 0 };
+    let desc = dtl_executor_desc_t { kind: DTL_EXECUTOR_POOL, threads, ..DTL_EXECUTOR_DESC_INIT };
     let mut executor = DTL_EXECUTOR_NULL;
     call!(dtl_executor_create(backend, &raw const desc, &raw mut executor))?;
     let most = LOOPS.iter().map(|one| one.1).max().unwrap_or(0) as usize;
@@ -269,16 +264,14 @@ pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
     call!(dtl_finalize())
 }
 
-type Side<'a> = (&'static str, Box<dyn FnMut() -> Outcome<f64> + 'a>);
-
 fn sides<'a>(
     executor: dtl_executor_t,
     peer: Option<Peer>,
     threads: u32,
     (task, repeats): (&'a Saxpy, usize),
-) -> Vec<Side<'a>> {
+) -> Vec<(&'static str, Batch<'a>)> {
     let own = move || batch(repeats, || ours(executor, threads, task));
-    let mut sides: Vec<Side> = vec![("dtl", Box::new(own))];
+    let mut sides: Vec<(_, Batch)> = vec![("dtl", Box::new(own))];
     if let Some(peer) = peer {
         let theirs = move || {
             batch(repeats, || {

@@ -9,7 +9,6 @@ use crate::local::{self, Case};
 use crate::machine;
 use crate::options::Call;
 use crate::out::Outcome;
-use crate::table::Unit;
 use dtl_sys::*;
 use serde_json::json;
 use std::ffi::{CStr, c_void};
@@ -74,14 +73,8 @@ fn policy(row: &Row) -> Outcome<dtl_policy_t> {
         ..DTL_POLICY_OPTS_INIT
     };
     let mut policy = DTL_POLICY_NULL;
-    let count = list.len() as u64;
-    call!(dtl_policy_create(
-        row.name.as_ptr(),
-        list.as_ptr(),
-        count,
-        &raw const opts,
-        &raw mut policy
-    ))?;
+    let (name, list, count) = (row.name.as_ptr(), list.as_ptr(), list.len() as u64);
+    call!(dtl_policy_create(name, list, count, &raw const opts, &raw mut policy))?;
     submits(policy, 1000)?;
     Ok(policy)
 }
@@ -183,6 +176,5 @@ fn case<'a>(row: &Row, policy: dtl_policy_t, second: &Arc<Second>) -> Case<'a> {
     };
     let second = Arc::clone(second);
     let both = move || second.batch(policy);
-    let sides = vec![("dtl", Box::new(alone) as Box<_>), ("both", Box::new(both) as Box<_>)];
-    Case { test: row.test, bytes: None, unit: Unit::Nanoseconds, sides }
+    Case::new(row.test, alone, ("both", both))
 }

@@ -56,11 +56,11 @@ fn exchange(comm: &Comm, rank: i32, partner: i32) -> Result<()> {
         for turn in 0..2 * messages {
             if (turn % 2 == 0) == (rank < partner) {
                 // SAFETY: `size` is at most the size of the buffer.
-                unsafe { call!(dtl_comm_send(comm, buf, size, DTL_UINT8, partner, 0)) }?;
+                unsafe { call!(dtl_comm_send(comm, buf, size, DTL_DTYPE_BYTE, partner, 0)) }?;
             } else {
                 let none = ptr::null_mut();
                 // SAFETY: `size` is at most the size of the buffer.
-                unsafe { call!(dtl_comm_recv(comm, buf, size, DTL_UINT8, partner, 0, none)) }?;
+                unsafe { call!(dtl_comm_recv(comm, buf, size, DTL_DTYPE_BYTE, partner, 0, none)) }?;
             }
         }
     }

@@ -139,24 +139,27 @@ pub(crate) fn gather() -> Result<Facts> {
     })
 }
 
+/// Returns a number that is 0 if it is unknown.
+fn known<T: Default + PartialEq>(value: T) -> Option<T> {
+    Some(value).filter(|value| *value != T::default())
+}
+
 fn machine() -> Result<MachineFacts> {
     let told = topology()?;
-    let number = |value: i32| Some(value).filter(|&value| value != 0);
-    let bytes = |value: u64| Some(value).filter(|&value| value != 0);
     Ok(MachineFacts {
         hostname: Some(field(&told.hostname)).filter(|name| !name.is_empty()),
-        cpus_online: number(told.cpus_online),
+        cpus_online: known(told.cpus_online),
         cpus_allowed: affinity().unwrap_or_default(),
-        cpu_quota_milli: bytes(told.cpu_quota_milli),
-        cores: number(told.cores),
-        threads_per_core: number(told.threads_per_core),
-        sockets: number(told.sockets),
-        numa_nodes: number(told.numa_nodes),
-        l1d_bytes: bytes(told.l1d_bytes),
-        l2_bytes: bytes(told.l2_bytes),
-        l3_bytes: bytes(told.l3_bytes),
-        memory_bytes: bytes(told.memory_bytes),
-        memory_limit_bytes: bytes(told.memory_limit_bytes),
+        cpu_quota_milli: known(told.cpu_quota_milli),
+        cores: known(told.cores),
+        threads_per_core: known(told.threads_per_core),
+        sockets: known(told.sockets),
+        numa_nodes: known(told.numa_nodes),
+        l1d_bytes: known(told.l1d_bytes),
+        l2_bytes: known(told.l2_bytes),
+        l3_bytes: known(told.l3_bytes),
+        memory_bytes: known(told.memory_bytes),
+        memory_limit_bytes: known(told.memory_limit_bytes),
     })
 }
 
@@ -269,12 +272,11 @@ fn describe_device(device: Device) -> Result<DeviceFacts> {
     let info = device.info()?;
     // Not every backend can tell; that is no failure.
     let (free, total) = device.memory().unwrap_or((0, 0));
-    let known = |value: u64| Some(value).filter(|&value| value != 0);
     Ok(DeviceFacts {
         index: device.index,
         name: field(&info.name),
         kind: device_kind(info.kind),
-        compute_units: Some(info.compute_units).filter(|&units| units != 0),
+        compute_units: known(info.compute_units),
         total_bytes: known(info.total_bytes).or(known(total)),
         free_bytes: known(free),
         numa_node: Some(info.numa_node).filter(|&node| node >= 0),

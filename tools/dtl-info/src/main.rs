@@ -150,25 +150,24 @@ fn complain(text: &str) {
     drop(writeln!(std::io::stderr(), "dtl-info: {text}"));
 }
 
+/// Returns the report that the options select, and the error messages. If there is no report, it is
+/// empty.
 fn reported(options: &Options) -> (String, Vec<String>) {
-    if options.env {
-        environment(options.json)
-    } else if let Some(command) = &options.command {
-        let result = match command {
+    let report = if let Some(command) = &options.command {
+        match command {
             Command::NewBackend(what) => new_backend::run(what),
             Command::Explain(what) => explain::run(what),
-        };
-        result.map_or_else(|error| (String::new(), vec![error]), |text| (text, Vec::new()))
+        }
     } else if options.copies {
-        copies::report().map_or_else(
-            |error| (String::new(), vec![library::shown(&error)]),
-            |text| (text, Vec::new()),
-        )
+        copies::report().map_err(|error| library::shown(&error))
     } else if options.plugins {
-        plugin_files(options.json)
+        plugin_files(options.json).map_err(|error| library::shown(&error))
+    } else if options.env {
+        return environment(options.json);
     } else {
-        machine(options.json)
-    }
+        return machine(options.json);
+    };
+    report.map_or_else(|error| (String::new(), vec![error]), |text| (text, Vec::new()))
 }
 
 /// Loads a plugin file in a child process (--probe). Returns the report, the error messages and the
@@ -187,15 +186,10 @@ fn probed(file: &Path, options: &Options) -> (String, Vec<String>, u8) {
     }
 }
 
-/// Returns the report on the plugin files. If they cannot be listed, returns an empty report and
-/// the error message.
-fn plugin_files(as_json: bool) -> (String, Vec<String>) {
-    match plugins::list() {
-        Ok(listing) => {
-            (if as_json { json::plugins(&listing) } else { text::listing(&listing) }, Vec::new())
-        }
-        Err(error) => (String::new(), vec![library::shown(&error)]),
-    }
+/// Returns the report on the plugin files.
+fn plugin_files(as_json: bool) -> dtl_binding::Result<String> {
+    let listing = plugins::list()?;
+    Ok(if as_json { json::plugins(&listing) } else { text::listing(&listing) })
 }
 
 /// Returns the report on the environment variables, and the error about the first rejected value,

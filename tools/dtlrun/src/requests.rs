@@ -111,16 +111,10 @@ impl Requests {
         match begun {
             Ok((first, ranks)) => {
                 write_line(&stream, "started");
-                let joined = ranks.iter().map(|_| None).collect();
+                let (joined, ended) = (ranks.iter().map(|_| None).collect(), Vec::new());
                 let job = words.get(1).copied().unwrap_or_default().to_owned();
                 let first = Place { rank: first, number: started };
-                self.growths.push(Growth {
-                    job,
-                    first,
-                    requester: stream,
-                    joined,
-                    ended: Vec::new(),
-                });
+                self.growths.push(Growth { job, first, requester: stream, joined, ended });
                 ranks
             }
             Err(why) => {

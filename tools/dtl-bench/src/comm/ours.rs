@@ -3,14 +3,7 @@
 use super::endpoint::{ELEMENT, Endpoint};
 use crate::library::{call, text_of};
 use crate::out::Outcome;
-use dtl_sys::{
-    DTL_COMM_DESC_INIT, DTL_COMM_NULL, DTL_DTYPE_FLOAT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_UINT8,
-    DTL_DTYPE_UINT64, DTL_OP_SUM, DTL_REQUEST_NULL, DTL_TIMEOUT_INFINITE, dtl_comm_allgather,
-    dtl_comm_allreduce, dtl_comm_alltoall, dtl_comm_barrier, dtl_comm_bcast, dtl_comm_desc_t,
-    dtl_comm_destroy, dtl_comm_info, dtl_comm_info_t, dtl_comm_irecv, dtl_comm_isend,
-    dtl_comm_open, dtl_comm_recv, dtl_comm_reduce, dtl_comm_send, dtl_comm_t, dtl_comm_threads,
-    dtl_request_t, dtl_request_wait_all,
-};
+use dtl_sys::*;
 use std::ffi::CString;
 use std::ptr;
 
@@ -34,11 +27,7 @@ impl Ours {
     /// Creates a communicator of the kind `kind`, with rank and size from the launcher.
     pub(crate) fn open(kind: &str) -> Outcome<Ours> {
         let name = CString::new(kind).map_err(|error| format!("--kind: {error}"))?;
-        let desc = dtl_comm_desc_t {
-            struct_size: size_of::<dtl_comm_desc_t>() as u32,
-            kind: name.as_ptr(),
-            ..DTL_COMM_DESC_INIT
-        };
+        let desc = dtl_comm_desc_t { kind: name.as_ptr(), ..DTL_COMM_DESC_INIT };
         let mut comm = DTL_COMM_NULL;
         call!(dtl_comm_open(&raw const desc, &raw mut comm))?;
         Ours::of(comm)
@@ -52,16 +41,7 @@ impl Ours {
     }
 
     fn of(comm: dtl_comm_t) -> Outcome<Ours> {
-        let size = size_of::<dtl_comm_info_t>() as u32;
-        let mut info = dtl_comm_info_t {
-            struct_size: size,
-            rank: 0,
-            size: 0,
-            failed_count: 0,
-            timeout_ns: 0,
-            kind: ptr::null(),
-            transport: [0; 128],
-        };
+        let mut info = DTL_COMM_INFO_INIT;
         call!(dtl_comm_info(comm, &raw mut info))?;
         let (kind, transport) = (text_of(info.kind), text_of(info.transport.as_ptr()));
         let (rank, size) = (info.rank, info.size);
@@ -119,14 +99,8 @@ impl Endpoint for Ours {
 
     #[inline]
     fn send(&mut self, data: &[u8], to: i32) -> Outcome {
-        call!(dtl_comm_send(
-            self.comm,
-            data.as_ptr().cast(),
-            data.len() as u64,
-            DTL_DTYPE_UINT8,
-            to,
-            TAG
-        ))
+        let (at, bytes) = (data.as_ptr().cast(), data.len() as u64);
+        call!(dtl_comm_send(self.comm, at, bytes, DTL_DTYPE_UINT8, to, TAG))
     }
 
     #[inline]
@@ -168,13 +142,8 @@ impl Endpoint for Ours {
 
     #[inline]
     fn bcast(&mut self, data: &mut [u8]) -> Outcome {
-        call!(dtl_comm_bcast(
-            self.comm,
-            data.as_mut_ptr().cast(),
-            data.len() as u64,
-            DTL_DTYPE_UINT8,
-            0
-        ))
+        let (at, bytes) = (data.as_mut_ptr().cast(), data.len() as u64);
+        call!(dtl_comm_bcast(self.comm, at, bytes, DTL_DTYPE_UINT8, 0))
     }
 
     #[inline]

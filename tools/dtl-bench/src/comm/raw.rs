@@ -96,11 +96,8 @@ impl Raw {
         if self.count == MOST_STARTED {
             return Err(format!("more than {MOST_STARTED} requests"));
         }
-        let at = self
-            .started
-            .as_mut_ptr()
-            .cast::<u8>()
-            .wrapping_add(self.count * self.mpi.abi.handle_size);
+        let offset = self.count * self.mpi.abi.handle_size;
+        let at = self.started.as_mut_ptr().cast::<u8>().wrapping_add(offset);
         self.count += 1;
         Ok(at.cast())
     }
@@ -168,15 +165,8 @@ impl Endpoint for Raw {
     #[inline]
     fn start_send(&mut self, data: &[u8], to: i32) -> Outcome {
         let (request, byte) = (self.next()?, self.mpi.k.byte);
-        mpi!(self.MPI_Isend(
-            data.as_ptr().cast(),
-            int(data.len()),
-            byte,
-            to,
-            TAG,
-            self.comm,
-            request
-        ))
+        let (at, bytes) = (data.as_ptr().cast(), int(data.len()));
+        mpi!(self.MPI_Isend(at, bytes, byte, to, TAG, self.comm, request))
     }
 
     #[inline]

@@ -7,12 +7,13 @@ use super::raw::Raw;
 use super::test::{Row, Test};
 use super::ucx::Ucx;
 use super::{Peer, Rank, probe_between};
+use crate::library::{call, own_file};
 use crate::machine;
 use crate::options::{Comm, CommPeer};
 use crate::out::{Outcome, Stop, complain};
 use crate::probe::{self, Probe};
+use crate::table;
 use crate::table::Table;
-use crate::{library::call, table};
 use dtl::tooling::os::SharedMapping;
 use dtl_sys::{dtl_finalize, dtl_init};
 use serde_json::{Value, json};
@@ -89,7 +90,7 @@ fn launch(wanted: &Comm) -> Result<(), Stop> {
                 .to_owned(),
         ));
     }
-    let own = std::env::current_exe().map_err(|error| format!("this program's file: {error}"))?;
+    let own = own_file()?;
     let dtlrun = own.with_file_name("dtlrun");
     let mut command = Command::new(&dtlrun);
     command.args(["-n", &ranks.to_string()]).arg(own).args(std::env::args_os().skip(1));

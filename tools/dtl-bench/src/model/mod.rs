@@ -112,7 +112,7 @@ fn row(wanted: &Model, op: &'static str, ranks: i32, bytes: usize) -> Outcome<Ro
     let mut plan =
         CollectivePlan::new(op, job).ok_or_else(|| format!("no collective is named {op}"))?;
     let counts = count::count(&mut plan, &job)?;
-    let costs = Costs { network: wanted.network(), within: wanted.within, per_node };
+    let costs = Costs { network: wanted.network, within: wanted.within, per_node };
     let times = clock::times(&mut plan, &job, &counts, &costs)?;
     let memory = Memory::of(wanted.kind, &job, &counts);
     let has_board = memory::has_board(wanted.kind, &job, &plan);

@@ -64,7 +64,7 @@ pub(crate) fn time(ns: f64) -> String {
 
 /// Describes the network of the model.
 fn head(wanted: &Model) -> String {
-    let mut text = format!("LogGP: {}", wanted.network().text());
+    let mut text = format!("LogGP: {}", wanted.network.text());
     if let Some(each) = wanted.per_node {
         let _ = write!(text, "; {each} ranks on each node, within it {}", wanted.within.text());
     }
@@ -147,7 +147,7 @@ pub(crate) fn json(wanted: &Model, rows: &[Row]) -> Value {
     let network = |network: super::wanted::Network| {
         json!({
             "latency_ns": network.latency, "overhead_ns": network.overhead, "gap_ns": network.gap,
-            "gap_per_byte_ns": network.per_byte,
+            "gap_per_byte_ns": network.gap_per_byte,
         })
     };
     let row = |row: &Row| {
@@ -166,7 +166,7 @@ pub(crate) fn json(wanted: &Model, rows: &[Row]) -> Value {
     };
     json!({
         "measured": Value::Null, "modelled": "collectives", "version": env!("CARGO_PKG_VERSION"),
-        "network": network(wanted.network()), "within_node": network(wanted.within), "per_node": wanted.per_node,
+        "network": network(wanted.network), "within_node": network(wanted.within), "per_node": wanted.per_node,
         "root": wanted.root, "element": wanted.element, "commutes": !wanted.ordered,
         "rows": rows.iter().map(row).collect::<Vec<_>>(),
     })

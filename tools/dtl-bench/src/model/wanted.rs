@@ -43,21 +43,10 @@ pub(crate) struct Model {
     #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(i32).range(1..=65536))]
     pub(crate) per_node: Option<i32>,
 
-    /// LogGP's L: latency from the end of the sender's overhead to the arrival of the first byte
-    #[arg(long, value_name = "TIME", default_value = "1us", value_parser = parse_time)]
-    latency: f64,
-
-    /// LogGP's o: overhead of the processor for sending or receiving a message
-    #[arg(long, value_name = "TIME", default_value = "0.2us", value_parser = parse_time)]
-    overhead: f64,
-
-    /// LogGP's g: minimum gap between two messages of a rank in one direction
-    #[arg(long, value_name = "TIME", default_value = "0.1us", value_parser = parse_time)]
-    gap: f64,
-
-    /// LogGP's G: time for each byte after a message's first (0.04ns = 25 GB/s)
-    #[arg(long, value_name = "TIME", default_value = "0.04ns", value_parser = parse_time)]
-    gap_per_byte: f64,
+    /// Network between nodes, or between all ranks if the number of ranks per node is not
+    /// specified.
+    #[command(flatten)]
+    pub(crate) network: Network,
 
     /// LogGP parameters L,o,g,G within a node
     #[arg(long, value_name = "L,o,g,G", default_value = "0.3us,0.1us,0.05us,0.1ns", value_parser = parse_network, requires = "per_node")]
@@ -89,39 +78,39 @@ pub(crate) enum Kind {
 }
 
 /// LogGP's parameters in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Args, Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Network {
+    /// LogGP's L: latency from the end of the sender's overhead to the arrival of the first byte
+    #[arg(long, value_name = "TIME", default_value = "1us", value_parser = parse_time)]
     pub(crate) latency: f64,
+
+    /// LogGP's o: overhead of the processor for sending or receiving a message
+    #[arg(long, value_name = "TIME", default_value = "0.2us", value_parser = parse_time)]
     pub(crate) overhead: f64,
+
+    /// LogGP's g: minimum gap between two messages of a rank in one direction
+    #[arg(long, value_name = "TIME", default_value = "0.1us", value_parser = parse_time)]
     pub(crate) gap: f64,
-    pub(crate) per_byte: f64,
+
+    /// LogGP's G: time for each byte after a message's first (0.04ns = 25 GB/s)
+    #[arg(long, value_name = "TIME", default_value = "0.04ns", value_parser = parse_time)]
+    pub(crate) gap_per_byte: f64,
 }
 
 impl Network {
     /// Returns the time in nanoseconds between the first and the last byte of a message at a send
     /// or receive port.
     pub(crate) fn stream(&self, bytes: u64) -> f64 {
-        bytes.saturating_sub(1) as f64 * self.per_byte
+        bytes.saturating_sub(1) as f64 * self.gap_per_byte
     }
 
     pub(crate) fn text(&self) -> String {
-        let Network { latency, overhead, gap, per_byte } = self;
-        format!("L {latency} ns, o {overhead} ns, g {gap} ns, G {per_byte} ns")
+        let Network { latency, overhead, gap, gap_per_byte } = self;
+        format!("L {latency} ns, o {overhead} ns, g {gap} ns, G {gap_per_byte} ns")
     }
 }
 
 impl Model {
-    /// Returns the network parameters between nodes, or between all ranks if the number of ranks
-    /// per node is not specified.
-    pub(crate) fn network(&self) -> Network {
-        Network {
-            latency: self.latency,
-            overhead: self.overhead,
-            gap: self.gap,
-            per_byte: self.gap_per_byte,
-        }
-    }
-
     /// Returns all requested numbers of ranks, in ascending order and without duplicates.
     pub(crate) fn all_ranks(&self) -> Vec<i32> {
         let mut all = self.ranks.concat();
@@ -194,7 +183,9 @@ fn parse_time(text: &str) -> Result<f64, String> {
 fn parse_network(text: &str) -> Result<Network, String> {
     let times: Result<Vec<f64>, String> = text.split(',').map(parse_time).collect();
     match times?[..] {
-        [latency, overhead, gap, per_byte] => Ok(Network { latency, overhead, gap, per_byte }),
+        [latency, overhead, gap, gap_per_byte] => {
+            Ok(Network { latency, overhead, gap, gap_per_byte })
+        }
         _ => Err("expected four times: L,o,g,G, as 0.3us,0.1us,0.05us,0.1ns".to_owned()),
     }
 }

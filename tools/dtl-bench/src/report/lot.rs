@@ -9,7 +9,7 @@ use crate::table::bar;
 use indicatif::ProgressBar;
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use subprocess::{Setup, end, listen, prepare};
@@ -47,7 +47,7 @@ pub(crate) fn run(wanted: &Report, folder: &Path) -> Outcome<(Vec<Run>, Vec<Stri
             Ok(run) => runs.push(run),
             Err((why, said)) => {
                 bar.suspend(|| {
-                    complain!("dtl-bench: {}: `{}`: {why}\n{said}", step.name, step.text())
+                    complain!("dtl-bench: {}: `{}`: {why}\n{said}", step.name, step.command.text())
                 });
                 missing.push(format!("{}: {why}", step.name));
             }
@@ -63,9 +63,8 @@ fn one(step: &Step, kept: &Path, bar: &ProgressBar, spent: f64) -> Result<Run, (
     let silent = |why: String| (why, String::new());
     let data =
         File::create(kept).map_err(|error| silent(format!("{}: {error}", kept.display())))?;
-    let mut command = Command::new(&step.words[0]);
-    command.args(&step.words[1..]).stdin(Stdio::null()).stdout(data).stderr(Stdio::piped());
-    command.envs(step.variables.iter().map(|(name, value)| (name, value)));
+    let mut command = step.command.start();
+    command.stdout(data).stderr(Stdio::piped());
     // Else ranks would go on without a report, and spoil what is measured next.
     prepare(&mut command, Setup { is_launcher: true, ..Setup::default() });
     let mut child = command.spawn().map_err(|error| silent(error.to_string()))?;

@@ -40,18 +40,10 @@ pub(crate) struct Step {
     pub(crate) part: Part,
     /// Name of the step's file.
     pub(crate) name: String,
-    pub(crate) variables: Vec<(String, String)>,
-    /// Launcher, program and arguments.
-    pub(crate) words: Vec<String>,
+    /// Environment, launcher, program and arguments.
+    pub(crate) command: Launcher,
     /// Estimated duration in seconds.
     pub(crate) seconds: f64,
-}
-
-impl Step {
-    /// Formats the step as on a command line.
-    pub(crate) fn text(&self) -> String {
-        Launcher { variables: self.variables.clone(), words: self.words.clone() }.text()
-    }
 }
 
 /// Plan of a report: the runs to execute, and messages that name what is missing on this machine.
@@ -121,7 +113,8 @@ impl Plan {
         words.extend(arguments.iter().map(|&word| word.to_owned()));
         let (row, rounds) = (self.row.to_string(), self.rounds.to_string());
         words.extend(["--json", "--seconds", &row, "--rounds", &rounds].map(str::to_owned));
-        self.steps.push(Step { part, name: name.to_owned(), variables, words, seconds });
+        let command = Launcher { variables, words };
+        self.steps.push(Step { part, name: name.to_owned(), command, seconds });
     }
 
     /// Adds all runs that compare the library with the MPI library to which `launcher` belongs.
@@ -148,8 +141,9 @@ impl Plan {
     fn limit_rounds(&mut self, most: u32) {
         let Some(step) = self.steps.last_mut().filter(|_| self.rounds > most) else { return };
         step.seconds *= f64::from(most) / f64::from(self.rounds);
-        if let Some(at) = step.words.iter().position(|word| word == "--rounds") {
-            step.words[at + 1] = most.to_string();
+        let words = &mut step.command.words;
+        if let Some(at) = words.iter().position(|word| word == "--rounds") {
+            words[at + 1] = most.to_string();
         }
     }
 
@@ -190,7 +184,7 @@ impl Plan {
             }
             self.add(Part::Alloc, &format!("alloc-{name}"), None, &["alloc"], (ALLOC_ROWS, 2));
             if let Some(step) = self.steps.last_mut() {
-                step.variables.push(("LD_PRELOAD".to_owned(), library.to_owned()));
+                step.command.variables.push(("LD_PRELOAD".to_owned(), library.to_owned()));
             }
         }
     }

@@ -1,8 +1,6 @@
 //! Outcomes of tests, calls and cases.
 
-use dtl_sys::{
-    DTL_ERROR_NOT_SUPPORTED, DTL_SUCCESS, dtl_last_error, dtl_status_name, dtl_status_t,
-};
+use dtl_sys::*;
 use std::ffi::{CStr, c_char};
 use std::fmt::{Arguments, Display, Formatter};
 use std::io::{ErrorKind, Write};

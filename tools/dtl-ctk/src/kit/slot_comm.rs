@@ -4,10 +4,7 @@
 use crate::kit::outcome::{Outcome, check, ensure, name_of, skip, wrong};
 use crate::kit::vtables::{Vtables, slot};
 use dtl::tooling::is_status;
-use dtl_sys::{
-    DTL_ANY_SOURCE, DTL_ERROR_BUSY, DTL_SUCCESS, dtl_coll_args_t, dtl_comm_done_t, dtl_comm_open_t,
-    dtl_comm_vtable_t, dtl_status_t,
-};
+use dtl_sys::*;
 use std::ffi::{CString, c_void};
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -110,13 +107,9 @@ impl SlotComm {
     pub(crate) fn try_send(&self, bytes: Vec<u8>, dest: i32, word: u64) -> Outcome<Option<Op>> {
         let Some(isend) = self.table.isend else { skip!("the comm table has no isend") };
         let mut op = Op { id: 0, source: None, word, buffer: bytes };
-        let size = op.buffer.len() as u64;
+        let (size, id) = (op.buffer.len() as u64, &raw mut op.id);
         let from = if size == 0 { ptr::null() } else { op.buffer.as_ptr().cast() };
-        match slot!(
-            self.vtables,
-            "comm.isend",
-            isend(self.comm, from, size, dest, word, &raw mut op.id)
-        ) {
+        match slot!(self.vtables, "comm.isend", isend(self.comm, from, size, dest, word, id)) {
             DTL_ERROR_BUSY => return Ok(None),
             status => {
                 Vtables::check(&format!("comm.isend of {size} bytes to rank {dest}"), status)?
@@ -133,14 +126,11 @@ impl SlotComm {
         let Some(irecv) = self.table.irecv else { skip!("the comm table has no irecv") };
         self.until_there_is_room("comm.irecv", || {
             let mut op = Op { id: 0, source: Some(source), word, buffer: vec![0xA5; room] };
+            let (comm, name, id) = (self.comm, "comm.irecv", &raw mut op.id);
             let (into, size) = (op.buffer.as_mut_ptr().cast(), room as u64);
-            match slot!(
-                self.vtables,
-                "comm.irecv",
-                irecv(self.comm, into, size, source, word, 0, &raw mut op.id)
-            ) {
+            match slot!(self.vtables, name, irecv(comm, into, size, source, word, 0, id)) {
                 DTL_ERROR_BUSY => Ok(None),
-                status => Vtables::check("comm.irecv", status).map(|()| Some(op)),
+                status => Vtables::check(name, status).map(|()| Some(op)),
             }
         })
     }

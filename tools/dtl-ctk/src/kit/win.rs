@@ -207,21 +207,17 @@ impl<'a> Win<'a> {
 
     /// Starts a request-based put and waits for its request.
     pub(crate) fn put_and_wait(&self, bytes: &[u8], target: i32, at: u64) -> Called<Slot> {
-        let ((from, slot), count) = (self.hold(bytes), bytes.len() as u64);
-        self.wait(output!(
-            DTL_REQUEST_NULL,
-            dtl_win_rput(self.handle, from, count, BYTE, target, at)
-        )?)?;
+        let ((from, slot), win, count) = (self.hold(bytes), self.handle, bytes.len() as u64);
+        let request = output!(DTL_REQUEST_NULL, dtl_win_rput(win, from, count, BYTE, target, at))?;
+        self.wait(request)?;
         Ok(slot)
     }
 
     /// Starts a get with a request and waits for the request.
     pub(crate) fn get_and_wait(&self, size: u64, target: i32, at: u64) -> Called<Slot> {
-        let (into, slot) = self.hold(vec![0xA5; size as usize]);
-        self.wait(output!(
-            DTL_REQUEST_NULL,
-            dtl_win_rget(self.handle, into, size, BYTE, target, at)
-        )?)?;
+        let ((into, slot), win) = (self.hold(vec![0xA5; size as usize]), self.handle);
+        let request = output!(DTL_REQUEST_NULL, dtl_win_rget(win, into, size, BYTE, target, at))?;
+        self.wait(request)?;
         Ok(slot)
     }
 

@@ -4,7 +4,8 @@
 use super::*;
 use crate::model::count::count;
 
-const NETWORK: Network = Network { latency: 1000.0, overhead: 200.0, gap: 100.0, per_byte: 0.04 };
+const NETWORK: Network =
+    Network { latency: 1000.0, overhead: 200.0, gap: 100.0, gap_per_byte: 0.04 };
 const COSTS: Costs = Costs { network: NETWORK, within: NETWORK, per_node: 0 };
 const MIB: usize = 1 << 20;
 
@@ -158,7 +159,7 @@ fn ns(op: &str, ranks: i32, bytes: usize) -> f64 {
 
 #[test]
 fn times_are_those_of_paper() {
-    let Network { latency: l, overhead: o, gap: g, per_byte } = NETWORK;
+    let Network { latency: l, overhead: o, gap: g, gap_per_byte: per_byte } = NETWORK;
     let hop = |bytes: f64| 2.0 * o + l + (bytes - 1.0) * per_byte;
     let near = |found: f64, expected: f64| {
         assert!((found / expected - 1.0).abs() < 1e-9, "{found}, {expected}")

@@ -46,7 +46,7 @@ fn times() {
     for bad in ["", "1", "-1us", "1s", "nanns", "us", "2000ms"] {
         assert!(parse_time(bad).is_err(), "{bad}");
     }
-    let network = Network { latency: 1.0, overhead: 2.0, gap: 3.0, per_byte: 0.5 };
+    let network = Network { latency: 1.0, overhead: 2.0, gap: 3.0, gap_per_byte: 0.5 };
     assert_eq!(parse_network("1ns,2ns,3ns,0.5ns"), Ok(network));
     assert!(parse_network("1ns,2ns,3ns").is_err() && parse_network("1ns,2ns,3ns,4").is_err());
     assert_eq!((network.stream(0), network.stream(1), network.stream(9)), (0.0, 0.0, 4.0));
