@@ -127,9 +127,9 @@ fn end(
 const BATCH: usize = 16;
 
 /// Ends the messages at the beginning of `handles` that are complete, with one call to the
-/// transport, up to `BATCH` messages, to the first request that is not a complete message of the first one's
-/// communicator, or to a message that failed. Sets each handle to null and passes the outcome to
-/// `out`. Returns the number of ended messages.
+/// transport: up to `BATCH` messages, and up to the first request that is not a complete message of
+/// the first one's communicator, or to a message that failed. Sets each handle to null and passes
+/// the outcome to `out`. Returns the number of ended messages.
 pub(crate) fn end_in_order(
     inside: &Guard,
     handles: &mut [dtl_request_t],
