@@ -144,14 +144,41 @@ pub(super) struct EagerCopy {
     begun_ns: u64,
 }
 
+/// Writes a message to the ring, copied by the stores that `forced` or the consumer's choice says.
+/// Returns false if the ring has no space for it now.
+#[inline(never)]
+fn push_chosen(
+    producer: &mut Producer,
+    word: u64,
+    data: Region,
+    forced: Option<CopyMethod>,
+) -> bool {
+    let choices = CopyChoices(producer.choices());
+    let (chosen, is_sample) = choices.eager(data.len(), producer.count());
+    let (method, is_measured) = (forced.unwrap_or(chosen), forced.is_none() && is_sample);
+    let Some(into) = producer.reserve(data.len()) else { return false };
+    let begun_ns = if is_measured { now_ns() } else { 0 };
+    if method == CopyMethod::CellsNt {
+        into.copy_nt(data)
+    } else {
+        into.copy_across(data)
+    }
+    let ns = if is_measured { now_ns().saturating_sub(begun_ns).max(1) } else { 0 };
+    producer.push_reserved(RecordKind::Eager, word, data.len(), [ns, method as u64]);
+    true
+}
+
 impl EagerCopy {
     /// Begins the copy of the eager message in `record`, the next record of `consumer`, to its
     /// receive buffer. Returns `None` if its copies are not measured.
+    #[inline(always)] // row: shm_send_recv_8
     pub(super) fn begin(consumer: &Consumer, record: &RingRecord) -> Option<EagerCopy> {
+        if record.payload.len() <= ORDINARY { None } else { Self::measured(consumer, record) }
+    }
+
+    #[inline(never)]
+    fn measured(consumer: &Consumer, record: &RingRecord) -> Option<EagerCopy> {
         let len = record.payload.len();
-        if len <= ORDINARY {
-            return None;
-        }
         let [sender_ns, method] = consumer.copied();
         let method = CopyMethod::of(method);
         (sender_ns > 0).then(|| EagerCopy { len, method, sender_ns, begun_ns: now_ns() })
@@ -229,6 +256,7 @@ impl Link {
 
     /// Writes a complete message to the ring; returns false if the ring has no space for it now. A
     /// message of more than `ORDINARY` bytes is copied as `forced` or the peer's choice says.
+    #[inline(always)] // row: shm_send_recv_8
     pub(super) fn push_eager(
         &mut self,
         word: u64,
@@ -236,22 +264,10 @@ impl Link {
         forced: Option<CopyMethod>,
     ) -> bool {
         let Some(producer) = self.producer.as_mut() else { return false };
-        if data.len() <= ORDINARY {
-            return producer.push(RecordKind::Eager, word, Payload::Bytes(data));
+        if data.len() > ORDINARY {
+            return push_chosen(producer, word, data, forced);
         }
-        let (chosen, is_sample) =
-            CopyChoices(producer.choices()).eager(data.len(), producer.count());
-        let (method, is_measured) = (forced.unwrap_or(chosen), forced.is_none() && is_sample);
-        let Some(into) = producer.reserve(data.len()) else { return false };
-        let begun_ns = if is_measured { now_ns() } else { 0 };
-        if method == CopyMethod::CellsNt {
-            into.copy_nt(data)
-        } else {
-            into.copy_across(data)
-        }
-        let ns = if is_measured { now_ns().saturating_sub(begun_ns).max(1) } else { 0 };
-        producer.push_reserved(RecordKind::Eager, word, data.len(), [ns, method as u64]);
-        true
+        producer.push(RecordKind::Eager, word, Payload::Bytes(data))
     }
 
     /// Records that the copy of an eager message to the receive buffer has ended. Returns a

@@ -157,6 +157,9 @@ fn read_module(root: &Path, path: &Path, source: &mut Source) -> Outcome<()> {
     for item in file.items {
         let span = item.span();
         let (name, kind) = match item {
+            syn::Item::Mod(child) if child.attrs.iter().any(|a| a.path().is_ident("cfg")) => {
+                continue;
+            }
             syn::Item::Mod(child) if child.content.is_none() => {
                 children.push(child_path(path, &child.ident.to_string())?);
                 continue;

@@ -58,7 +58,9 @@ impl Engine {
             into.copy_across(record.payload);
             let size = record.payload.len() as u64;
             consumer.pop(&record);
-            measured.iter().for_each(|copy| self.end_eager(source, copy));
+            if let Some(copy) = measured {
+                self.end_eager(source, &copy);
+            }
             *completion = done(source, fitting(size, into), record.key, size);
             return Some(());
         }

@@ -8,7 +8,7 @@ use super::engine::{
 use super::pipeline::{FRAGMENT, LONG, METHOD_BIT, fragments_of};
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::backend::shm::memory::cells::CellMemory;
-use crate::backend::shm::memory::ring::{RecordKind, RingRecord};
+use crate::backend::shm::memory::ring::{ORDINARY, RecordKind, RingRecord};
 use crate::backend::shm::memory::segment::PeerState;
 use crate::backend::shm::peer::EagerCopy;
 use crate::error::is_status;
@@ -116,10 +116,11 @@ impl Engine {
     fn accept_eager(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
         if let Some(id) = self.matcher.take_posted(from, record.key) {
-            let consumer = self.peers.consumer(source);
-            let measured = consumer.and_then(|consumer| EagerCopy::begin(consumer, record));
-            self.deliver(id, source, record.key, record.payload);
-            measured.iter().for_each(|copy| self.end_eager(source, copy));
+            if record.payload.len() > ORDINARY {
+                self.deliver_measured(id, source, record);
+            } else {
+                self.deliver(id, source, record.key, record.payload);
+            }
             return true;
         }
         let Some(copy) = Scratch::copy_of(record.payload) else {
@@ -128,6 +129,16 @@ impl Engine {
         };
         self.matcher.arrive(from, record.key, Arrival::Copied(copy));
         true
+    }
+
+    /// Copies the eager message `record` to the buffer of receive `id`, and records the time if its
+    /// copies are measured.
+    #[inline(never)]
+    fn deliver_measured(&mut self, id: OpId, source: usize, record: &RingRecord) {
+        let consumer = self.peers.consumer(source);
+        let measured = consumer.and_then(|consumer| EagerCopy::begin(consumer, record));
+        self.deliver(id, source, record.key, record.payload);
+        measured.iter().for_each(|copy| self.end_eager(source, copy));
     }
 
     /// Records that the copy of an eager message to its receive buffer has ended.
