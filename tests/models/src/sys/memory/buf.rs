@@ -56,6 +56,10 @@ impl Region {
         self.copy_from(source);
     }
 
+    pub fn copy_nt(self, source: Region) {
+        self.copy_from(source);
+    }
+
     pub fn copy_from(self, source: Region) {
         for index in 0..self.len.min(source.len) / 8 {
             self.write(index, source.read(index));
