@@ -191,9 +191,9 @@ pub extern "C" fn dtl_last_error() -> *const c_char {
 /// Sends log lines of `level` and below to a function. Works in every state.
 ///
 /// The level overrides DTL_LOG and dtl_config_t. The function runs in any thread, possibly in
-/// several at once. A line that is logged inside a call is passed to it when the call returns, or
-/// while the call waits. It may call the library except dtl_finalize; if such a call logs, the
-/// function is called recursively.
+/// several at once. It gets a line that is logged inside a call when the call returns, or while the
+/// call waits. The function may call the library except dtl_finalize; if such a call logs, it is
+/// called recursively.
 ///
 /// @param function  NULL sends log lines to standard error again. Must stay valid until it is
 ///                  replaced and for one call longer, because another thread may be inside it.

@@ -79,7 +79,7 @@ struct Options {
 
     /// Exchange messages between the ranks of a job, and show by which method the library copies
     /// them and the measured rates: dtlrun -n 2 dtl-info --copies
-    #[arg(long, conflicts_with_all = ["env", "plugins", "probe"])]
+    #[arg(long, conflicts_with_all = ["env", "plugins", "probe", "json"])]
     copies: bool,
 
     /// Load a plugin file in a child process and report the result in one line

@@ -47,12 +47,18 @@ fn what_was_sent_to_a_rank_that_is_gone_comes_back() {
 #[test]
 fn bytes_arrive_and_the_outside_is_refused() {
     let (mut pool, cells) = both();
-    let data = Scratch::new(CELL).expect("memory");
-    data.region().fill(7);
+    let data = Scratch::of_words(&(0..CELL as u64 / 8).collect::<Vec<_>>()).expect("memory");
     let cell = pool.take().expect("a cell");
-    pool.fill(cell, data.region(), false);
-    let bytes = cells.bytes(cell, CELL).expect("inside");
-    // SAFETY: no thread writes the cell until it is freed.
-    assert!(unsafe { bytes.as_slice() }.iter().all(|&byte| byte == 7));
+    let parts = [(0, CELL), (0, 63), (1, 64), (3, 200), (7, CELL - 7)];
+    for (at, len, is_nt) in
+        parts.into_iter().flat_map(|(at, len)| [(at, len, false), (at, len, true)])
+    {
+        let part = data.region().part(at, len);
+        pool.fill(cell, part, is_nt);
+        let bytes = cells.bytes(cell, len).expect("inside");
+        // SAFETY: no thread writes the cell until it is freed, or the data.
+        let [copied, expected] = [bytes, part].map(|region| unsafe { region.as_slice() });
+        assert!(copied == expected, "{len} bytes from {at}, {is_nt}");
+    }
     assert!(cells.bytes(CELLS, 1).is_none() && cells.bytes(0, CELL + 1).is_none());
 }
