@@ -7,7 +7,7 @@ use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::sys::compute::callback::UserOp;
-use crate::sys::compute::elements::{self, Kernels};
+use crate::sys::compute::elements::{self, Kernel, Kernels, OperandSide};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::{CStr, CString};
 
@@ -52,10 +52,14 @@ enum Fold {
 }
 
 impl Reduction {
-    /// Computes `into = into op from`, element by element; may overwrite `from`.
+    /// Computes `into = into op from`, element by element; may overwrite `from` if the operation does
+    /// not commute.
     pub fn apply(&self, into: Region, from: Region) {
         match self.fold {
             Fold::Builtin(kernels) => (kernels.to_left)(into, from),
+            Fold::User(call) if self.commutes => {
+                call.apply_to_right(from, into, self.element, self.dtype);
+            }
             Fold::User(call) => call.apply(into, from, self.element, self.dtype),
         }
     }
@@ -65,6 +69,16 @@ impl Reduction {
         match self.fold {
             Fold::Builtin(kernels) => (kernels.to_right)(right, left),
             Fold::User(call) => call.apply_to_right(left, right, self.element, self.dtype),
+        }
+    }
+
+    /// Returns the kernel whose result replaces the operand `side`; `None` for a user-defined
+    /// operation.
+    pub fn kernel(&self, side: OperandSide) -> Option<Kernel> {
+        match (self.fold, side) {
+            (Fold::Builtin(kernels), OperandSide::Left) => Some(kernels.to_left),
+            (Fold::Builtin(kernels), OperandSide::Right) => Some(kernels.to_right),
+            (Fold::User(_), _) => None,
         }
     }
 

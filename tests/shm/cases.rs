@@ -3,7 +3,7 @@
 use crate::deaths::{Killed, killed, killed_while_taken};
 use crate::forbid::{forbid, forbid_as_told};
 use crate::rank::*;
-use crate::{large, parts};
+use crate::{large, parts, reduced};
 use dtl::abi::comm::communicator::DTL_ANY_SOURCE;
 use dtl::abi::status::*;
 use dtl::runtime::component::{OpId, Selector, SendMode};
@@ -35,7 +35,14 @@ pub(crate) fn run(case: &str) {
         "killed_in_stream" => killed(Killed::InStream),
         "killed_while_taken" => killed_while_taken(),
         "killed_while_receiving" => large::killed_while_receiving(),
-        "killed_while_sending" => large::killed_while_sending(),
+        "killed_while_sending" => large::killed_while_sending(false),
+        "killed_while_reduced" => large::killed_while_sending(true),
+        "reduced" => reduced::reduced(&open()),
+        "reduced_by_different_methods" => {
+            set_different_methods();
+            reduced::reduced(&open());
+        }
+        "reduced_without_reads" => reduced::reduced_without_reads(),
         "sender_away" => large::sender_away(),
         "reading_is_forbidden_later" => large::reading_is_forbidden_later(),
         "writing_is_forbidden" => large::writing_is_forbidden(),
@@ -552,12 +559,16 @@ fn one_off() {
 
 /// Tests ranks with different values of DTL_SHM_COPY.
 fn different_copy_methods() {
+    set_different_methods();
+    traffic(&open());
+}
+
+fn set_different_methods() {
     let rank: usize = std::env::var("DTL_RANK").expect("rank").parse().expect("a number");
     // SAFETY: no other thread of this process reads the environment now.
     unsafe {
         std::env::set_var("DTL_SHM_COPY", ["cma_get", "cma_split", "cells_nt", "auto"][rank])
     };
-    traffic(&open());
 }
 
 fn bad_setting() {

@@ -5,7 +5,10 @@ use crate::cases::{barrier, exchange};
 use crate::forbid::{end_at, forbid};
 use crate::rank::*;
 use dtl::abi::status::*;
-use dtl::runtime::component::{OpId, SendMode};
+use dtl::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
+use dtl::runtime::component::{OpId, RecvReduction, SendMode};
+use dtl::runtime::types::builtin;
+use dtl::sys::compute::elements::OperandSide;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -238,8 +241,9 @@ pub(crate) fn killed_while_receiving() {
     }
 }
 
-/// Kills rank 1 while rank 0 receives a large message of rank 1.
-pub(crate) fn killed_while_sending() {
+/// Kills rank 1 while rank 0 receives a large message of rank 1, which is reduced as it arrives if
+/// `is_reduced`.
+pub(crate) fn killed_while_sending(is_reduced: bool) {
     const LEN: usize = 200 << 20;
     // Through cells, a message of up to 64 KiB is sent in full before it is received.
     let is_by_kernel = std::env::var("DTL_SHM_COPY").is_ok_and(|method| method != "cells");
@@ -262,7 +266,17 @@ pub(crate) fn killed_while_sending() {
         unsafe { libc::raise(libc::SIGKILL) };
     }
     if comm.rank() == 0 {
-        let op = receive(comm, &into, from(1, 2));
+        let scratch = Buffer::new(LEN);
+        let op = if is_reduced {
+            // Copies the bytes, which is fast in a debug build, too.
+            let replace = builtin(DTL_DTYPE_BYTE, DTL_OP_REPLACE);
+            let kernel = replace.and_then(|by| by.kernel(OperandSide::Left)).expect("built in");
+            let by = RecvReduction { kernel, into: into.region(), from: scratch.region() };
+            let reducing = comm.groups().reducing.expect("provided");
+            reducing.irecv_reduce(scratch.region(), from(1, 2), by).expect("irecv")
+        } else {
+            receive(comm, &into, from(1, 2))
+        };
         until(|| {
             assert_eq!(comm.outcome(op).expect("test"), None);
             (into.bytes()[1 << 20] != 0 || into.bytes()[LEN - 1] != 0).then_some(())

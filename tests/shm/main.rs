@@ -21,6 +21,7 @@ mod parts;
 #[path = "../common/programs.rs"]
 mod programs;
 mod rank;
+mod reduced;
 
 use programs::program;
 use std::io::Write;
@@ -148,6 +149,18 @@ fn a_sender_that_is_away_keeps_nobody_waiting() {
 #[test]
 fn ranks_with_different_copy_methods() {
     passes(4, "different_copy_methods", &[]);
+}
+
+#[test]
+fn messages_are_reduced_as_they_arrive() {
+    for ranks in [1, 2, 3, 5] {
+        passes(ranks, "reduced", &[]);
+    }
+    passes_with_each_method(2, "reduced");
+    passes(4, "reduced_by_different_methods", &[]);
+    for method in ["auto", "cma_get", "cma_split"] {
+        passes(2, "reduced_without_reads", &[("DTL_SHM_COPY", method)]);
+    }
 }
 
 #[test]
@@ -281,7 +294,7 @@ fn a_malformed_setting_is_named() {
 fn a_killed_rank_is_seen_by_all() {
     let [cells, nt, get, split] =
         ["cells", "cells_nt", "cma_get", "cma_split"].map(|method| [("DTL_SHM_COPY", method)]);
-    let cases: [(&str, &[(&str, &str)]); 15] = [
+    let cases: [(&str, &[(&str, &str)]); 18] = [
         ("killed_idle", &[]),
         ("killed_in_send", &[]),
         ("killed_in_stream", &cells),
@@ -296,6 +309,9 @@ fn a_killed_rank_is_seen_by_all() {
         ("killed_while_sending", &cells),
         ("killed_while_sending", &get),
         ("killed_while_sending", &split),
+        ("killed_while_reduced", &cells),
+        ("killed_while_reduced", &nt),
+        ("killed_while_reduced", &get),
         ("killed_with_lock", &[]),
     ];
     for (case, env) in cases {

@@ -12,8 +12,8 @@ use crate::backend::coll_mailbox::Places;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
     CollMailbox, Completion, CrossMemory, Dest, Groups, Liveness, Matched, Member, OpId, PartKey,
-    Pipeline, PipelinedSource, Properties, RecvMode, Remote, Selector, SendMode, SharedMemory,
-    SharedOffer, SharedRegion, Transport, poll_of,
+    Pipeline, PipelinedSource, Properties, RecvMode, RecvReduction, ReducingRecv, Remote, Selector,
+    SendMode, SharedMemory, SharedOffer, SharedRegion, Transport, poll_of,
 };
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::lock::{Mutex, OpenState};
@@ -149,6 +149,7 @@ impl Transport for ShmTransport {
             rma: Err("memory of the program's own is not shared between processes, as that of \
                       dtl_win_allocate is"),
             pipeline: Some(self),
+            reducing: Some(self),
             ..Groups::NONE
         }
     }
@@ -168,7 +169,7 @@ impl Transport for ShmTransport {
                     return Ok(OpId::COMPLETED);
                 }
             }
-            engine.irecv(data, select)
+            engine.irecv(data, select, None)
         })
     }
 
@@ -335,6 +336,12 @@ impl Pipeline for ShmTransport {
 
     fn arrived(&self, op: OpId) -> usize {
         self.with(|engine| Ok(engine.arrived(op))).unwrap_or(0)
+    }
+}
+
+impl ReducingRecv for ShmTransport {
+    fn irecv_reduce(&self, data: Region, select: Selector, by: RecvReduction) -> Result<OpId> {
+        self.with(|engine| engine.irecv(data, select, Some(by)))
     }
 }
 

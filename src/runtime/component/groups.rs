@@ -2,8 +2,8 @@
 //! that provides a group implements all methods of the group.
 
 use super::{
-    Completion, CrossMemory, Direct, NativeCollectives, OpId, PipelinedSource, Registration, Rma,
-    Selector, SharedMemory,
+    Completion, CrossMemory, Direct, NativeCollectives, OpId, PipelinedSource, RecvReduction,
+    Registration, Rma, Selector, SharedMemory,
 };
 use crate::error::Result;
 use crate::sys::compute::callback::{ForeignTester, TestOutputs};
@@ -38,6 +38,9 @@ pub struct Groups<'a> {
     /// Pipelined messages: the caller fills the send buffer and reads the receive buffer while the
     /// transport transfers the message.
     pub pipeline: Group<'a, dyn Pipeline>,
+    /// Receives that reduce a message as it arrives. Without this group, a message is reduced when
+    /// all of it has arrived.
+    pub reducing: Group<'a, dyn ReducingRecv>,
     /// Blocking wait until an event occurs in the transport. Without this group, a waiting thread
     /// sleeps for fixed intervals.
     pub wakeup: Group<'a, dyn Wakeup>,
@@ -64,6 +67,7 @@ impl Groups<'_> {
         device_memory: None,
         registration: None,
         pipeline: None,
+        reducing: None,
         wakeup: None,
         foreign_test: None,
         thread_check: None,
@@ -111,6 +115,14 @@ pub trait Pipeline: Send + Sync {
     /// Returns the number of bytes of the incomplete receive `op` that have arrived, counted from
     /// the front of the message. Bytes that have arrived do not change any more.
     fn arrived(&self, op: OpId) -> usize;
+}
+
+/// Receives that reduce a message as it arrives.
+pub trait ReducingRecv: Send + Sync {
+    /// Starts a receive into `data`, which is one of the operands of `by`. When the receive is
+    /// complete, the result is in `by.into`. If `data` is the other operand, the message need not
+    /// be stored in it.
+    fn irecv_reduce(&self, data: Region, select: Selector, by: RecvReduction) -> Result<OpId>;
 }
 
 /// Blocking wait until an event occurs in the transport.

@@ -4,6 +4,8 @@
 use crate::abi::comm::communicator::*;
 use crate::abi::status::*;
 use crate::error::Result;
+use crate::sys::compute::elements::Kernel;
+use crate::sys::memory::buf::Region;
 use std::task::Poll;
 
 /// Id that a transport assigns to an operation in flight.
@@ -104,6 +106,35 @@ impl<'a> RecvMode<'a> {
             RecvMode::Request => None,
             RecvMode::Poll(completion) | RecvMode::Block(completion) => Some(completion),
         }
+    }
+}
+
+/// Reduction of a message with local data: `into = into op from`, or with the operands exchanged, as
+/// `kernel` computes it. One of the two regions is the receive buffer. The message has whole
+/// elements, of at most 16 bytes.
+#[derive(Clone, Copy)]
+pub struct RecvReduction {
+    /// Built-in operation, which does not write `from`.
+    pub kernel: Kernel,
+    /// Operand that the result replaces.
+    pub into: Region,
+    /// Other operand.
+    pub from: Region,
+}
+
+impl RecvReduction {
+    /// Reduces the elements of the receive buffer `data` that begin at offset `at` of the message
+    /// and are now in `bytes`: in the receive buffer or, if the result replaces the other operand,
+    /// anywhere.
+    pub fn reduce(&self, data: Region, at: usize, bytes: Region) {
+        let (into, from) = (self.into.part(at, bytes.len()), self.from.part(at, bytes.len()));
+        if data != self.into {
+            return (self.kernel)(into, bytes);
+        }
+        if bytes != into {
+            into.copy_across(bytes);
+        }
+        (self.kernel)(into, from);
     }
 }
 

@@ -56,11 +56,13 @@ pub use direct::{
     DataLocation, DeviceBuffer, DeviceMemory, Direct, Hold, HostShadow, MemoryExport, Registration,
 };
 pub use groups::{
-    Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, ThreadCheck, Wakeup,
+    Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, ReducingRecv, ThreadCheck,
+    Wakeup,
 };
 pub use memory::{CopySide, DriverAllocation, Memory, Rows, StagingBuffer, Transfer};
 pub use message::{
-    Completion, Dest, Matched, OpId, RecvMode, Selector, SendMode, poll_of, recv_info,
+    Completion, Dest, Matched, OpId, RecvMode, RecvReduction, Selector, SendMode, poll_of,
+    recv_info,
 };
 pub use module::{
     Compiled, FoundKernel, KERNEL_HEADER, KERNEL_HEADER_NAME, KernelFn, KernelQuery, ModuleLaunch,

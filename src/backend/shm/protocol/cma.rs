@@ -8,7 +8,7 @@
 //! claimed, so the receiver claims few fragments at a time.
 
 use super::copy_choice::CopyMethod;
-use super::engine::{ControlRecord, Engine, Receive, ShmOperation, TakenOffer};
+use super::engine::{ControlRecord, Engine, ShmOperation, TakenOffer};
 use super::pipeline::{FRAGMENT, fragments_of};
 use crate::backend::shm::memory::ring::Consumer;
 use crate::backend::shm::memory::segment::PeerState;
@@ -28,6 +28,9 @@ const STEP: usize = 256 << 10;
 /// Maximum number of bytes that one system call reads. A call takes about as long as copying
 /// 32 KiB, in addition to the copy.
 const READ: usize = 1 << 20;
+/// Number of fragments that a receiver reads at a time if it reduces them, so that they are in the
+/// cache when they are reduced.
+const REDUCED: u32 = 8;
 /// Maximum number of reads per call to `progress`.
 const READS: usize = 2;
 
@@ -66,18 +69,18 @@ impl Engine {
     }
 
     fn help(&mut self, id: OpId) -> Looked {
-        let Some(ShmOperation::Receive(Receive { into, taken: Some(taken), .. })) =
-            self.operations.get_mut(id)
-        else {
+        let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else {
             return Looked::Over;
         };
+        let (into, is_reduced) = (receive.into, receive.by.is_some());
+        let Some(taken) = &mut receive.taken else { return Looked::Over };
         if taken.answer != ControlRecord::None {
             // The answer is not sent yet: either Clear is pending, or the receive is complete.
             return Looked::Waits;
         }
         let source = taken.source;
         let Some(consumer) = self.peers.consumer(source) else { return Looked::Over };
-        if taken.help.first == taken.help.from && !claim_fragments(taken, consumer) {
+        if taken.help.first == taken.help.from && !claim_fragments(taken, consumer, is_reduced) {
             // With cells, the sender may become inactive later. Else all fragments are claimed.
             let may_claim_later = taken.help.method.uses_cells();
             return if may_claim_later { Looked::Waits } else { Looked::Over };
@@ -106,8 +109,11 @@ impl Engine {
         if help.next < help.from {
             return Looked::Read;
         }
-        help.from = help.first;
-        if taken.is_complete() {
+        let (first, len) = (help.first, help.from - help.first);
+        help.from = first;
+        let is_complete = taken.is_complete();
+        receive.stored(first, len);
+        if is_complete {
             self.end_fragments(id);
         }
         Looked::Read
@@ -116,10 +122,11 @@ impl Engine {
 
 /// Claims fragments of a matched message that the receiver then reads from the sender's memory;
 /// with method `Cells`, only if the sender is inactive. Returns false if no fragment is claimed.
-fn claim_fragments(taken: &mut TakenOffer, consumer: &Consumer) -> bool {
+fn claim_fragments(taken: &mut TakenOffer, consumer: &Consumer, is_reduced: bool) -> bool {
     let help = &mut taken.help;
     if help.is_alone {
-        return claim_more(taken, consumer, |left| left);
+        let most = if is_reduced { REDUCED } else { u32::MAX };
+        return claim_more(taken, consumer, |left| left.min(most));
     }
     if !help.method.uses_cells() {
         // The last fragments are claimed together, to save system calls. The sender has half of the

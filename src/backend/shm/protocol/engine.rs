@@ -31,7 +31,7 @@ use crate::backend::shm::memory::ring::MAX_DATA;
 use crate::backend::shm::memory::segment::{PeerState, Segment};
 use crate::backend::shm::peer::{Mode, Peers};
 use crate::error::{Result, fail, failure};
-use crate::runtime::component::{OpId, PipelinedSource, Selector, SendMode};
+use crate::runtime::component::{OpId, PipelinedSource, RecvReduction, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::os::poller::Poller;
 use std::collections::VecDeque;
@@ -112,6 +112,23 @@ pub(crate) struct Receive {
     /// Source that the receive names (a rank or DTL_ANY_SOURCE).
     pub(crate) source: i32,
     pub(crate) taken: Option<TakenOffer>,
+    /// Reduction of the message; `None` if the message is stored in `into`.
+    pub(crate) by: Option<RecvReduction>,
+}
+
+impl Receive {
+    /// Stores or reduces `bytes`, which begin at offset `at` of the message.
+    pub(crate) fn store(&self, at: usize, bytes: Region) {
+        match &self.by {
+            Some(by) => by.reduce(self.into, at, bytes),
+            None => self.into.part(at, bytes.len()).copy_across(bytes),
+        }
+    }
+
+    /// Reduces the `len` bytes at offset `at` if the message is reduced. They are in `into`.
+    pub(crate) fn stored(&self, at: usize, len: usize) {
+        self.by.iter().for_each(|by| by.reduce(self.into, at, self.into.part(at, len)));
+    }
 }
 
 /// Rendezvous request (RTS) that is matched to a receive.
@@ -322,11 +339,16 @@ impl Engine {
         Ok(id)
     }
 
-    pub(crate) fn irecv(&mut self, into: Region, select: Selector) -> Result<OpId> {
+    pub(crate) fn irecv(
+        &mut self,
+        into: Region,
+        select: Selector,
+        by: Option<RecvReduction>,
+    ) -> Result<OpId> {
         if select.source != DTL_ANY_SOURCE {
             self.rank_of(select.source)?;
         }
-        let receive = Receive { into, source: select.source, taken: None };
+        let receive = Receive { into, source: select.source, taken: None, by };
         let id = self.operations.add(ShmOperation::Receive(receive))?;
         while let Some(message) = self.matcher.take_unexpected(&select) {
             // The sender has canceled this rendezvous request: the search continues.
@@ -373,16 +395,17 @@ impl Engine {
 
     pub(crate) fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
         let Some(operation) = self.operations.get_mut(id) else { return };
-        if let &mut ShmOperation::Receive(Receive { into, .. }) = operation {
+        if let ShmOperation::Receive(receive) = operation {
             // A rank may receive into the buffer that it sends to itself, so the copy handles
             // overlap.
-            if source == self.rank {
-                into.copy_from(data)
+            if source == self.rank && receive.by.is_none() {
+                receive.into.copy_from(data)
             } else {
-                into.copy_across(data)
+                receive.store(0, data)
             }
             let size = data.len() as u64;
-            *operation = ShmOperation::Done(done(source, fitting(size, into), word, size));
+            let status = fitting(size, receive.into);
+            *operation = ShmOperation::Done(done(source, status, word, size));
         }
     }
 

@@ -80,7 +80,7 @@ impl Engine {
     /// Starts the receive of `message`, which a matched probe has matched; the ID of the receive is
     /// `message`.
     pub(crate) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
-        let receive = Receive { into, source: DTL_ANY_SOURCE, taken: None };
+        let receive = Receive { into, source: DTL_ANY_SOURCE, taken: None, by: None };
         let Some(taken) = self.operations.start_matched(message, receive)? else {
             return Ok(message);
         };

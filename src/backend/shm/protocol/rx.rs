@@ -249,7 +249,7 @@ impl Engine {
                 }
                 Into::Posted(id) => {
                     if let Some(ShmOperation::Receive(receive)) = self.operations.get(*id) {
-                        receive.into.part(at, bytes.len()).copy_across(bytes);
+                        receive.store(at, bytes);
                     }
                 }
             }
@@ -334,19 +334,29 @@ impl Engine {
     /// Stores the next fragment of the message whose rendezvous request was accepted by receive
     /// `id`.
     pub(crate) fn accept_fragment(&mut self, source: usize, id: OpId, bytes: Region) {
-        self.advance(source, id, bytes.len(), |into| into.copy_across(bytes));
+        self.advance(source, id, bytes.len(), |receive, at, room| {
+            receive.store(at, bytes.part(0, room));
+        });
     }
 
     /// Records that the sender has copied the next bytes of a message to the receive buffer.
     fn accept_written(&mut self, source: usize, record: &RingRecord) {
         let [count, ..] = record.words;
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        self.advance(source, OpId(record.key), count, |_| {});
+        self.advance(source, OpId(record.key), count, |receive, at, room| {
+            receive.stored(at, count.min(room));
+        });
     }
 
-    /// Records the arrival of the next `count` bytes for receive `id`. `store` stores them in the
-    /// rest of the receive buffer.
-    fn advance(&mut self, source: usize, id: OpId, count: usize, store: impl FnOnce(Region)) {
+    /// Records the arrival of the next `count` bytes for receive `id`. `store` stores or reduces
+    /// them; its arguments are their offset in the message and their maximum number.
+    fn advance(
+        &mut self,
+        source: usize,
+        id: OpId,
+        count: usize,
+        store: impl FnOnce(&Receive, usize, usize),
+    ) {
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else {
             return;
@@ -356,9 +366,11 @@ impl Engine {
             return;
         }
         let room = taken.help.first.saturating_sub(taken.have);
-        store(receive.into.part(taken.have, room));
+        let at = taken.have;
         taken.have += count.min(room);
-        if taken.is_complete() {
+        let is_complete = taken.is_complete();
+        store(receive, at, room);
+        if is_complete {
             self.end_fragments(id);
         }
     }

@@ -16,7 +16,7 @@ pub(crate) enum Step {
         from: i32,
         data: Region,
     },
-    /// `into = into op from`; `from` may be overwritten.
+    /// `into = into op from`; `from` may be overwritten if the operation does not commute.
     Reduce {
         into: Region,
         from: Region,
@@ -35,7 +35,10 @@ pub(crate) enum Step {
 }
 
 /// List of steps in rounds. All sends and receives of a round are started, then all are completed;
-/// then its local steps run in order.
+/// then its local steps run in order. One exception: a reduction directly after the receive of one
+/// of its operands may run on each part of the message as it arrives. Its result must not overlap
+/// the data that the round sends, and no local step of the round may precede it. In the list, a
+/// send between receive and reduction prevents this.
 pub(crate) trait Steps {
     /// Returns the list of steps, so that further steps can be appended.
     fn steps(&mut self) -> &mut Vec<Step>;
@@ -49,7 +52,7 @@ pub(crate) trait Steps {
         self.steps().push(Step::Recv { from, data });
     }
 
-    /// Appends `into = into op from`; `from` may be overwritten.
+    /// Appends `into = into op from`; `from` may be overwritten if the operation does not commute.
     fn reduce(&mut self, into: Region, from: Region) {
         self.steps().push(Step::Reduce { into, from });
     }

@@ -13,7 +13,9 @@ use crate::runtime::comm::op_desc::{Kind, Tagged, rank_name};
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{Completion, Dest, OpId, PipelinedSource, RecvMode, SendMode};
+use crate::runtime::component::{
+    Completion, Dest, OpId, PipelinedSource, RecvMode, RecvReduction, SendMode,
+};
 use crate::runtime::memory::device_only;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::wait::{Backoff, Deadline};
@@ -76,6 +78,20 @@ impl Comm {
         let select = self.selector(class, source, tag);
         let op = self.link.part().start_recv(data, select, RecvMode::Request)?;
         Ok(OpHandle::recv(op, source))
+    }
+
+    /// Starts a receive into `data` that reduces the message by `by` as it arrives. Returns `None` if
+    /// the transport does not support such receives.
+    pub(crate) fn start_recv_reduce(
+        &self,
+        data: Region,
+        source: i32,
+        tag: i32,
+        by: RecvReduction,
+    ) -> Option<Result<OpHandle>> {
+        let select = self.selector(Class::Collective, source, tag);
+        let op = self.link.transport.groups().reducing?.irecv_reduce(data, select, by);
+        Some(op.map(OpHandle::Op))
     }
 
     /// Sends a message. Blocks inside the transport if no other transport or request of this

@@ -88,6 +88,12 @@ const TABLE: &[ChoiceRow] = &[
     ChoiceRow { commutes: true, ..row(Kind::Reduce, 4, 256 << 10, ANY, Algorithm::HalvingGather) },
     row(Kind::Reduce, 0, 0, ANY, Algorithm::Binomial),
     row(Kind::Allreduce, 0, 0, 16 << 10, Algorithm::RecursiveDoubling),
+    ChoiceRow { commutes: true, ..row(Kind::Allreduce, 3, 0, ANY, Algorithm::Rabenseifner) },
+    // Two ranks send as many bytes by either algorithm, and here none that were just written.
+    ChoiceRow {
+        commutes: true,
+        ..row(Kind::Allreduce, 0, 0, 4 << 20, Algorithm::RecursiveDoubling)
+    },
     ChoiceRow { commutes: true, ..row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner) },
     row(Kind::Allreduce, 0, 0, ANY, Algorithm::PairwiseRing),
     row(Kind::ReduceScatter, 0, 0, ANY, Algorithm::Pairwise),

@@ -156,12 +156,13 @@ pub(crate) fn allreduce(
     s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
-    element: usize,
+    by: ReductionInfo,
     (send, recv): (Region, Region),
 ) -> Result<()> {
     if how == Algorithm::RecursiveDoubling {
-        return doubling(s, g, (send, recv));
+        return doubling(s, g, by, (send, recv));
     }
+    let element = by.element;
     let (starts, piece) = pieces(send.len(), element, shared_piece(g.size));
     let largest = piece.min(send.len());
     let room = match how {
@@ -242,22 +243,35 @@ impl Fold {
 
 /// Appends an allreduce by recursive doubling. The partial results of two partners cover adjacent
 /// ranges of ranks. The partial result of the lower ranks is the left operand.
-fn doubling(s: &mut dyn Steps, g: Group, (send, recv): (Region, Region)) -> Result<()> {
+fn doubling(
+    s: &mut dyn Steps,
+    g: Group,
+    by: ReductionInfo,
+    (send, recv): (Region, Region),
+) -> Result<()> {
     let other = s.scratch(send.len())?;
     let fold = Fold::new(g);
     if let Some((me, mut own)) = fold.enter(s, g, (send, recv), other) {
         let mut distance = 1;
         while distance < fold.core {
             let partner = me ^ distance;
-            s.recv(fold.real(partner), other);
-            s.send(fold.real(partner), own);
-            s.copy(recv, own);
-            own = recv;
-            if me < partner {
-                s.reduce(recv, other);
+            // In the first exchange, the result has a buffer of its own: the message can be reduced
+            // as it arrives.
+            if !own.overlaps(recv) && (by.commutes || me < partner) {
+                s.recv(fold.real(partner), recv);
+                if me < partner {
+                    s.reduce_to_right(own, recv)
+                } else {
+                    s.reduce(recv, own)
+                }
+                s.send(fold.real(partner), own);
             } else {
-                s.reduce_to_right(other, recv);
+                s.recv(fold.real(partner), other);
+                s.send(fold.real(partner), own);
+                s.copy(recv, own);
+                if me < partner { s.reduce(recv, other) } else { s.reduce_to_right(other, recv) }
             }
+            own = recv;
             s.round();
             distance *= 2;
         }
@@ -410,6 +424,7 @@ fn collect(
     let lower = if is_free { result } else { part(0) };
     let (upper, other) = (part(1), part(2));
     s.copy(lower, sent(g.rank));
+    s.round();
     for distance in 1..g.size {
         let (to, from) = (g.after(distance), g.after(-distance));
         s.send(to, sent(to));

@@ -117,7 +117,7 @@ static TABLE: [CollectiveRow; 17] = [
     }),
     reduction(Kind::Allreduce, Own, Own, Root::None, |s, g, choice, a| match choice.nodes() {
         Some(levels) => two_level::allreduce(s, levels, a.folding(), a.pair()),
-        None => super::allreduce(s, g, choice.how, a.element(), a.pair()),
+        None => super::allreduce(s, g, choice.how, a.folding(), a.pair()),
     }),
     row(Kind::Gather, Own, All, Root::Recv, |s, g, choice, a| match choice.nodes() {
         Some(levels) => two_level::gather(s, levels, g, a.root, a.pair()),

@@ -78,7 +78,7 @@ pub(crate) fn allreduce(
     l.inside(s, |s, g| reduce_part(s, g, l.leader(0), by, (send, recv)))?;
     l.between(s, 0, |s, g| {
         let how = how(Kind::Allreduce, g, recv.len(), by.commutes);
-        super::allreduce(s, g, how, by.element, (recv, recv))
+        super::allreduce(s, g, how, by, (recv, recv))
     })?;
     bcast_inside(s, l, 0, recv)
 }

@@ -7,7 +7,9 @@ use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::schedule_builder::Step;
 use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::component::{Completion, SendMode};
+use crate::runtime::component::{Completion, RecvReduction, SendMode};
+use crate::sys::compute::elements::OperandSide;
+use crate::sys::memory::buf::Region;
 
 impl Schedule {
     /// Advances the schedule as far as possible without blocking.
@@ -33,25 +35,39 @@ impl Schedule {
     }
 
     fn start(&mut self, comm: &Comm, tag: i32) -> Result<()> {
-        let mut pending = std::mem::take(&mut self.pending);
-        let started = self.round_steps().try_for_each(|step| {
+        let round = self.at..self.at + self.round_steps().count();
+        for index in round.clone() {
             // Receives are posted first: a message that finds its receive posted is not buffered.
-            let Step::Recv { from: peer, data } = step else { return Ok(()) };
-            let started = comm.start_recv(Class::Collective, data, peer, tag)?;
-            pending.push(Pending { started, peer, expected: Some(data.len()) });
-            Ok(())
-        });
-        let started = started.and_then(|()| {
-            self.round_steps().try_for_each(|step| {
-                let Step::Send { to: peer, data } = step else { return Ok(()) };
-                let started =
-                    comm.start_send(Class::Collective, data, peer, tag, SendMode::Standard)?;
-                pending.push(Pending { started, peer, expected: None });
-                Ok(())
-            })
-        });
-        self.pending = pending;
-        started
+            let Some(&Step::Recv { from: peer, data }) = self.steps.get(index) else { continue };
+            let by = self.reduction_of(data, self.steps.get(index + 1));
+            let reducing = by.and_then(|by| comm.start_recv_reduce(data, peer, tag, by));
+            // The transport does the work of the next step.
+            if let (Some(_), Some(step)) = (&reducing, self.steps.get_mut(index + 1)) {
+                *step = Step::Copy { into: Region::EMPTY, from: Region::EMPTY };
+            }
+            let started =
+                reducing.unwrap_or_else(|| comm.start_recv(Class::Collective, data, peer, tag))?;
+            self.pending.push(Pending { started, peer, expected: Some(data.len()) });
+        }
+        for index in round {
+            let Some(&Step::Send { to: peer, data }) = self.steps.get(index) else { continue };
+            let started =
+                comm.start_send(Class::Collective, data, peer, tag, SendMode::Standard)?;
+            self.pending.push(Pending { started, peer, expected: None });
+        }
+        Ok(())
+    }
+
+    /// Returns the reduction of a message that is received into `data` if the step `next` reduces
+    /// the message by a built-in operation.
+    fn reduction_of(&self, data: Region, next: Option<&Step>) -> Option<RecvReduction> {
+        let (into, from, side) = match *next? {
+            Step::Reduce { into, from } => (into, from, OperandSide::Left),
+            Step::ReduceToRight { left, right } => (right, left, OperandSide::Right),
+            _ => return None,
+        };
+        let kernel = self.reduction.as_ref()?.kernel(side)?;
+        (data == into || data == from).then_some(RecvReduction { kernel, into, from })
     }
 
     /// Polls each operation in flight by calling `ask`, and removes the completed operations from

@@ -38,7 +38,7 @@ fn by_messages(ranks: i32, by: Reduction, root: Option<i32>) -> Vec<Vec<u64>> {
                 algorithms::reduce(&mut s, group, Algorithm::Binomial, root, folding, data)
             }
             None => {
-                algorithms::allreduce(&mut s, group, Algorithm::RecursiveDoubling, by.element, data)
+                algorithms::allreduce(&mut s, group, Algorithm::RecursiveDoubling, folding, data)
             }
         }
         .unwrap();

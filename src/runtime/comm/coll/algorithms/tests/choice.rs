@@ -19,6 +19,9 @@ fn every_collective_has_an_algorithm_for_every_size() {
     }
     assert_eq!(choose(Kind::Allreduce, 4, 1 << 20, false, none), Algorithm::PairwiseRing);
     assert_eq!(choose(Kind::Allreduce, 4, 8, true, none), Algorithm::RecursiveDoubling);
+    assert_eq!(choose(Kind::Allreduce, 3, 1 << 20, true, none), Algorithm::Rabenseifner);
+    assert_eq!(choose(Kind::Allreduce, 2, 1 << 20, true, none), Algorithm::RecursiveDoubling);
+    assert_eq!(choose(Kind::Allreduce, 2, 4 << 20, true, none), Algorithm::Rabenseifner);
     assert_eq!(choose(Kind::Allreduce, 4, 8, true, levels), Algorithm::TwoLevel);
     let both = Allowed { two_level: true, mailboxes: true };
     assert_eq!(choose(Kind::Allreduce, 4, 1 << 10, true, both), Algorithm::Flat);

@@ -105,7 +105,8 @@ fn all_get_the_folded_data_of_all() {
             if how == Algorithm::Rabenseifner && op != DTL_OP_SUM {
                 continue;
             }
-            let recv = run(case, |s, g, io| allreduce(s, g, how, ELEMENT, io));
+            let by = ReductionInfo { element: ELEMENT, commutes: op == DTL_OP_SUM };
+            let recv = run(case, |s, g, io| allreduce(s, g, how, by, io));
             let right = expected(op, ranks, count);
             assert!(recv.iter().all(|recv| recv.words() == right), "{case:?}, {how:?}");
         }

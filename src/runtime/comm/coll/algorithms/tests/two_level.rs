@@ -173,7 +173,7 @@ fn blocks_get_to_their_places() {
 fn fewer_messages_cross_nodes_than_on_one_level() {
     let mailboxes = |nodes: &'static [i32], words: usize, how: Algorithm| {
         Job::new(nodes, words, words).run(with(DTL_OP_SUM), |s, _, g, io| {
-            crate::runtime::comm::coll::algorithms::allreduce(s, g, how, 8, io)
+            crate::runtime::comm::coll::algorithms::allreduce(s, g, how, folding(true), io)
         })
     };
     let levels = |nodes: &'static [i32], words: usize| {

@@ -5,6 +5,31 @@ use super::{Schedule, Step};
 use crate::sys::memory::buf::Scratch;
 use std::collections::{BTreeMap, VecDeque};
 
+/// Checks that a reduction directly after the receive of one of its operands may run before the
+/// other steps of its round: it writes nothing that the round sends, and no earlier step of the
+/// round is a local one.
+fn check_early_reductions(schedule: &Schedule) {
+    let round: Vec<Step> = schedule.round_steps().collect();
+    for (index, pair) in round.windows(2).enumerate() {
+        let [Step::Recv { data, .. }, next] = pair else { continue };
+        let (into, from) = match *next {
+            Step::Reduce { into, from } => (into, from),
+            Step::ReduceToRight { left, right } => (right, left),
+            _ => continue,
+        };
+        if *data != into && *data != from {
+            continue;
+        }
+        for (other, step) in round.iter().enumerate() {
+            match step {
+                Step::Send { data, .. } => assert!(!into.overlaps(*data), "sent data is reduced"),
+                Step::Recv { .. } => {}
+                _ => assert!(other > index, "a local step precedes the reduction"),
+            }
+        }
+    }
+}
+
 /// Runs the schedules to completion. Returns the sender, the receiver and the size in bytes of each
 /// message. Panics on deadlock, if sizes do not match, or if messages remain unreceived.
 pub(crate) fn simulate(all: &mut [Schedule]) -> Vec<(i32, i32, usize)> {
@@ -23,6 +48,7 @@ pub(crate) fn simulate(all: &mut [Schedule]) -> Vec<(i32, i32, usize)> {
                                 .push_back(Scratch::copy_of(data).unwrap());
                         }
                     }
+                    check_early_reductions(schedule);
                     schedule.is_started = true;
                 }
                 let mut wanted = BTreeMap::<i32, usize>::new();
