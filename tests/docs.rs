@@ -307,13 +307,13 @@ fn as_shown(line: &str) -> String {
         _ => format!("{} to {}", bytes(from), bytes(below)),
     };
     let many = if ranks == "0" { "any".to_owned() } else { format!("{ranks} and more") };
-    let operation = if line.contains("commutes: true") { "commutes" } else { "any" };
+    let operation = if line.contains("commuting_row") { "commutes" } else { "any" };
     let name = match algorithm.trim_start_matches("Algorithm::") {
         "Dissemination" => "dissemination",
         "Binomial" => "binomial tree",
         "ScatterRing" => "scatter, then ring allgather",
         "RecursiveDoubling" => "recursive doubling",
-        "Rabenseifner" => "Rabenseifner: recursive halving, then recursive doubling",
+        "Rabenseifner" => "Rabenseifner: recursive halving, then doubling",
         "HalvingGather" => "recursive halving, then gather",
         "PairwiseRing" => "pairwise reduce-scatter, then ring allgather",
         "Linear" => "straight to or from the root",

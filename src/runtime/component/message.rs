@@ -109,9 +109,8 @@ impl<'a> RecvMode<'a> {
     }
 }
 
-/// Reduction of a message with local data: `into = into op from`, or with the operands exchanged, as
-/// `kernel` computes it. One of the two regions is the receive buffer. The message has whole
-/// elements, of at most 16 bytes.
+/// Reduction of a message with local data: `into = into op from`, or `into = from op into`. One of
+/// the two regions is the receive buffer. The message has whole elements, of at most 16 bytes.
 #[derive(Clone, Copy)]
 pub struct RecvReduction {
     /// Built-in operation, which does not write `from`.

@@ -116,21 +116,6 @@ pub(crate) struct Receive {
     pub(crate) by: Option<RecvReduction>,
 }
 
-impl Receive {
-    /// Stores or reduces `bytes`, which begin at offset `at` of the message.
-    pub(crate) fn store(&self, at: usize, bytes: Region) {
-        match &self.by {
-            Some(by) => by.reduce(self.into, at, bytes),
-            None => self.into.part(at, bytes.len()).copy_across(bytes),
-        }
-    }
-
-    /// Reduces the `len` bytes at offset `at` if the message is reduced. They are in `into`.
-    pub(crate) fn stored(&self, at: usize, len: usize) {
-        self.by.iter().for_each(|by| by.reduce(self.into, at, self.into.part(at, len)));
-    }
-}
-
 /// Rendezvous request (RTS) that is matched to a receive.
 #[derive(Clone, Copy)]
 pub(crate) struct TakenOffer {

@@ -61,6 +61,21 @@ enum Into {
     Kept(Scratch, Option<RndvOffer>),
 }
 
+impl Receive {
+    /// Stores or reduces `bytes`, which begin at offset `at` of the message.
+    pub(crate) fn store(&self, at: usize, bytes: Region) {
+        match &self.by {
+            Some(by) => by.reduce(self.into, at, bytes),
+            None => self.into.part(at, bytes.len()).copy_across(bytes),
+        }
+    }
+
+    /// Reduces the `len` bytes at offset `at` if the message is reduced. They are in `into`.
+    pub(crate) fn stored(&self, at: usize, len: usize) {
+        self.by.iter().for_each(|by| by.reduce(self.into, at, self.into.part(at, len)));
+    }
+}
+
 impl Engine {
     /// Reads up to `most` records from the ring of rank `source` and returns their number. If no
     /// memory can be allocated for a message, the message stays in the ring.

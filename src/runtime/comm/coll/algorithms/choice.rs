@@ -63,6 +63,16 @@ const fn row(kind: Kind, ranks: i32, from: usize, below: usize, algorithm: Algor
     ChoiceRow { kind, ranks, from, below, commutes: false, algorithm }
 }
 
+const fn commuting_row(
+    kind: Kind,
+    ranks: i32,
+    from: usize,
+    below: usize,
+    algorithm: Algorithm,
+) -> ChoiceRow {
+    ChoiceRow { commutes: true, ..row(kind, ranks, from, below, algorithm) }
+}
+
 const TABLE: &[ChoiceRow] = &[
     // Few ranks that share memory. Operands are grouped as recursive doubling and the binomial tree
     // group them, so results are bitwise the same.
@@ -85,16 +95,13 @@ const TABLE: &[ChoiceRow] = &[
     row(Kind::Barrier, 0, 0, ANY, Algorithm::Dissemination),
     row(Kind::Bcast, 4, 256 << 10, ANY, Algorithm::ScatterRing),
     row(Kind::Bcast, 0, 0, ANY, Algorithm::Binomial),
-    ChoiceRow { commutes: true, ..row(Kind::Reduce, 4, 256 << 10, ANY, Algorithm::HalvingGather) },
+    commuting_row(Kind::Reduce, 4, 256 << 10, ANY, Algorithm::HalvingGather),
     row(Kind::Reduce, 0, 0, ANY, Algorithm::Binomial),
     row(Kind::Allreduce, 0, 0, 16 << 10, Algorithm::RecursiveDoubling),
-    ChoiceRow { commutes: true, ..row(Kind::Allreduce, 3, 0, ANY, Algorithm::Rabenseifner) },
+    commuting_row(Kind::Allreduce, 3, 0, ANY, Algorithm::Rabenseifner),
     // Two ranks send as many bytes by either algorithm, and here none that were just written.
-    ChoiceRow {
-        commutes: true,
-        ..row(Kind::Allreduce, 0, 0, 4 << 20, Algorithm::RecursiveDoubling)
-    },
-    ChoiceRow { commutes: true, ..row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner) },
+    commuting_row(Kind::Allreduce, 0, 0, 4096 << 10, Algorithm::RecursiveDoubling),
+    commuting_row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner),
     row(Kind::Allreduce, 0, 0, ANY, Algorithm::PairwiseRing),
     row(Kind::ReduceScatter, 0, 0, ANY, Algorithm::Pairwise),
     row(Kind::ReduceScatterBlock, 0, 0, ANY, Algorithm::Pairwise),
