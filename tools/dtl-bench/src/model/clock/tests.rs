@@ -94,11 +94,12 @@ fn large(n: u64, log: u64) {
     // In pieces of 64 KiB for each rank, from 512 KiB to 4 MiB.
     let pieces = (MIB / (n as usize * (64 << 10)).clamp(512 << 10, 4 << 20)).max(1) as u64;
     let both = m * 2 * (n - 1) / n;
-    check(
-        "allreduce",
-        of,
-        ("Rabenseifner", pieces * 2 * n * log, pieces * 2 * log, n * both, both, pieces * 2 * log),
-    );
+    let steps = pieces * 2 * log;
+    let allreduce = match n {
+        2 => ("recursive doubling", 2, 1, 2 * m, m, 1),
+        _ => ("Rabenseifner", n * steps, steps, n * both, both, steps),
+    };
+    check("allreduce", of, allreduce);
     let share = m / n;
     check(
         "bcast",
