@@ -7,7 +7,7 @@ use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::sys::compute::callback::UserOp;
-use crate::sys::compute::elements::{self, Kernel, Kernels, OperandSide};
+use crate::sys::compute::elements::{self, Kernels, OperandSide};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::{CStr, CString};
 
@@ -52,8 +52,8 @@ enum Fold {
 }
 
 impl Reduction {
-    /// Computes `into = into op from`, element by element; may overwrite `from` if the operation does
-    /// not commute.
+    /// Computes `into = into op from`, element by element; may overwrite `from` if the operation
+    /// does not commute.
     pub fn apply(&self, into: Region, from: Region) {
         match self.fold {
             Fold::Builtin(kernels) => (kernels.to_left)(into, from),
@@ -74,7 +74,7 @@ impl Reduction {
 
     /// Returns the kernel whose result replaces the operand `side`; `None` for a user-defined
     /// operation.
-    pub fn kernel(&self, side: OperandSide) -> Option<Kernel> {
+    pub fn kernel(&self, side: OperandSide) -> Option<fn(Region, Region)> {
         match (self.fold, side) {
             (Fold::Builtin(kernels), OperandSide::Left) => Some(kernels.to_left),
             (Fold::Builtin(kernels), OperandSide::Right) => Some(kernels.to_right),

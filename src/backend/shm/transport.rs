@@ -12,7 +12,7 @@ use crate::backend::coll_mailbox::Places;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
     CollMailbox, Completion, CrossMemory, Dest, Groups, Liveness, Matched, Member, OpId, PartKey,
-    Pipeline, PipelinedSource, Properties, RecvMode, RecvReduction, ReducingRecv, Remote, Selector,
+    Pipeline, PipelinedSource, Properties, RecvMode, RecvReduce, RecvReduction, Remote, Selector,
     SendMode, SharedMemory, SharedOffer, SharedRegion, Transport, poll_of,
 };
 use crate::sys::memory::buf::Region;
@@ -339,7 +339,7 @@ impl Pipeline for ShmTransport {
     }
 }
 
-impl ReducingRecv for ShmTransport {
+impl RecvReduce for ShmTransport {
     fn irecv_reduce(&self, data: Region, select: Selector, by: RecvReduction) -> Result<OpId> {
         self.with(|engine| engine.irecv(data, select, Some(by)))
     }

@@ -40,7 +40,7 @@ pub struct Groups<'a> {
     pub pipeline: Group<'a, dyn Pipeline>,
     /// Receives that reduce a message as it arrives. Without this group, a message is reduced when
     /// all of it has arrived.
-    pub reducing: Group<'a, dyn ReducingRecv>,
+    pub reducing: Group<'a, dyn RecvReduce>,
     /// Blocking wait until an event occurs in the transport. Without this group, a waiting thread
     /// sleeps for fixed intervals.
     pub wakeup: Group<'a, dyn Wakeup>,
@@ -118,7 +118,7 @@ pub trait Pipeline: Send + Sync {
 }
 
 /// Receives that reduce a message as it arrives.
-pub trait ReducingRecv: Send + Sync {
+pub trait RecvReduce: Send + Sync {
     /// Starts a receive into `data`, which is one of the operands of `by`. When the receive is
     /// complete, the result is in `by.into`. If `data` is the other operand, the message need not
     /// be stored in it.

@@ -4,7 +4,6 @@
 use crate::abi::comm::communicator::*;
 use crate::abi::status::*;
 use crate::error::Result;
-use crate::sys::compute::elements::Kernel;
 use crate::sys::memory::buf::Region;
 use std::task::Poll;
 
@@ -114,7 +113,7 @@ impl<'a> RecvMode<'a> {
 #[derive(Clone, Copy)]
 pub struct RecvReduction {
     /// Built-in operation, which does not write `from`.
-    pub kernel: Kernel,
+    pub kernel: fn(into: Region, from: Region),
     /// Operand that the result replaces.
     pub into: Region,
     /// Other operand.

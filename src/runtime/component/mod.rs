@@ -56,7 +56,7 @@ pub use direct::{
     DataLocation, DeviceBuffer, DeviceMemory, Direct, Hold, HostShadow, MemoryExport, Registration,
 };
 pub use groups::{
-    Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, ReducingRecv, ThreadCheck,
+    Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, RecvReduce, ThreadCheck,
     Wakeup,
 };
 pub use memory::{CopySide, DriverAllocation, Memory, Rows, StagingBuffer, Transfer};

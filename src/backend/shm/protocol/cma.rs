@@ -30,7 +30,7 @@ const STEP: usize = 256 << 10;
 const READ: usize = 1 << 20;
 /// Number of fragments that a receiver reads at a time if it reduces them, so that they are in the
 /// cache when they are reduced.
-const REDUCED: u32 = 8;
+const REDUCED: u32 = 32;
 /// Maximum number of reads per call to `progress`.
 const READS: usize = 2;
 

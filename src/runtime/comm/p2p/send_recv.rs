@@ -80,8 +80,8 @@ impl Comm {
         Ok(OpHandle::recv(op, source))
     }
 
-    /// Starts a receive into `data` that reduces the message by `by` as it arrives. Returns `None` if
-    /// the transport does not support such receives.
+    /// Starts a receive into `data` that reduces the message by `by` as it arrives. Returns `None`
+    /// if the transport does not support such receives.
     pub(crate) fn start_recv_reduce(
         &self,
         data: Region,
