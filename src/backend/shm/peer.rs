@@ -8,6 +8,7 @@ use super::memory::segment::{PeerState, Segment};
 use super::protocol::copy_choice::{CopyChoices, CopyMethod, CopyTimes};
 use super::protocol::pipeline::{LONG, fragments_of};
 use super::protocol::rx::PipelineReceive;
+use crate::backend::p2p::SendQueue;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::{Region, Scratch};
@@ -113,11 +114,9 @@ pub(super) struct Link {
     /// Message that is being received in unrequested fragments, which the sender sends without a
     /// clear to send (`Clear` record).
     pub(super) long: Option<PipelineReceive>,
-    /// Sends that are waiting for space in the ring, in posting order.
-    pub(super) starts: VecDeque<OpId>,
-    /// Receives whose control record is still to be sent: `Clear` (clear to send) or `Finish` (all
-    /// bytes received).
-    pub(super) answers: VecDeque<OpId>,
+    /// Sends that are waiting for space in the ring, and receives whose control record is still to
+    /// be sent: `Clear` (clear to send) or `Finish` (all bytes received).
+    pub(super) queue: SendQueue<OpId>,
     /// Rendezvous sends whose data is being copied in fragments, in round-robin order.
     pub(super) streams: VecDeque<OpId>,
     /// Number of large messages from the peer whose transfer has begun and has not ended.
@@ -131,9 +130,6 @@ pub(super) struct Link {
     times: Option<Box<CopyTimes>>,
     /// True if messages to the peer were in progress when the last message from the peer began.
     pub(super) is_exchange: bool,
-    /// True if the peer is in the engine's `outbound` list, because `starts`, `answers` or
-    /// `streams` is not empty.
-    pub(super) is_listed: bool,
 }
 
 /// Measurement of the two copies of an eager message.
@@ -221,7 +217,7 @@ impl Peer {
 
 impl Link {
     pub(super) fn has_work(&self) -> bool {
-        !(self.starts.is_empty() && self.answers.is_empty() && self.streams.is_empty())
+        !(self.queue.is_empty() && self.streams.is_empty())
     }
 
     /// Returns the method for a message of `len` bytes from the peer. `is_lower` is true if this

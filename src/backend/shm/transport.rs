@@ -6,9 +6,10 @@ use super::memory::coll_mailbox;
 use super::memory::segment::PeerState;
 use super::memory::shared_region::Parts;
 use super::peer::{Mode, Peer, Probe};
-use super::protocol::engine::{Engine, index_of, rank_of};
+use super::protocol::engine::{Engine, Send, SendStage, index_of, rank_of};
 use crate::backend::bootstrap::job_id::Claim;
 use crate::backend::coll_mailbox::Places;
+use crate::backend::p2p::{P2pEngine, P2pLink};
 use crate::error::{Result, fail};
 use crate::runtime::component::{
     CollMailbox, Completion, CrossMemory, Dest, Groups, Liveness, Matched, Member, OpId, PartKey,
@@ -154,10 +155,9 @@ impl Transport for ShmTransport {
     }
 
     fn start_send(&self, data: Region, to: Dest, mode: SendMode, _may_block: bool) -> Result<OpId> {
-        let Dest { rank, word } = to;
         self.with(|engine| match mode {
-            SendMode::Standard if engine.send_at_once(data, rank, word) => Ok(OpId::COMPLETED),
-            _ => engine.isend(data, rank, word, mode),
+            SendMode::Standard if engine.send_at_once(data, to) => Ok(OpId::COMPLETED),
+            _ => engine.isend(data, to, mode),
         })
     }
 
@@ -221,7 +221,7 @@ impl Transport for ShmTransport {
 
     fn cancel(&self, op: OpId) -> Result<()> {
         self.with(|engine| {
-            engine.cancel(op);
+            engine.withdraw(op);
             Ok(())
         })
     }
@@ -240,10 +240,7 @@ impl Transport for ShmTransport {
 
 impl Liveness for ShmTransport {
     fn failed_ranks(&self) -> Vec<i32> {
-        let all = 0..self.properties.size;
-        let gone =
-            |engine: &mut Engine| Ok(all.filter(|rank| engine.gone(*rank).is_some()).collect());
-        self.with(gone).unwrap_or_default()
+        self.with(|engine| Ok(engine.failed_ranks())).unwrap_or_default()
     }
 
     fn failed_count(&self) -> usize {
@@ -299,7 +296,7 @@ impl SharedMemory for ShmTransport {
     fn catch_up(&self, rank: i32) {
         // An error means that the communicator is closed or this process is a forked child.
         let _ = self.with(|engine| {
-            engine.catch_up(engine.rank_of(rank)?);
+            engine.catch_up(engine.check_rank(rank)?);
             Ok(())
         });
     }
@@ -327,8 +324,9 @@ impl Pipeline for ShmTransport {
         // A message to this rank itself is sent as a whole.
         (dest != self.rank).then(|| {
             self.with(|engine| {
-                let dest = engine.rank_of(dest)?;
-                engine.send_to(dest, data, word, SendMode::Standard, Some(Arc::clone(by)))
+                let (dest, filling) = (engine.check_rank(dest)?, Some(Arc::clone(by)));
+                let (mode, stage) = (SendMode::Standard, SendStage::Queued);
+                engine.send_to(Send { dest, word, data, mode, stage, filling })
             })
         })
     }

@@ -7,6 +7,7 @@ use super::engine::{
 };
 use super::pipeline::{FRAGMENT, LONG, METHOD_BIT, fragments_of};
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
+use crate::backend::p2p::P2pEngine;
 use crate::backend::shm::memory::cells::CellMemory;
 use crate::backend::shm::memory::ring::{ORDINARY, RecordKind, RingRecord};
 use crate::backend::shm::memory::segment::PeerState;
@@ -114,30 +115,25 @@ impl Engine {
     }
 
     fn accept_eager(&mut self, source: usize, record: &RingRecord) -> bool {
-        let from = rank_of(source);
-        if let Some(id) = self.matcher.take_posted(from, record.key) {
-            if record.payload.len() > ORDINARY {
-                self.deliver_measured(id, source, record);
-            } else {
-                self.deliver(id, source, record.key, record.payload);
-            }
+        let is_measured = record.payload.len() > ORDINARY;
+        if is_measured && self.matcher.is_wanted(rank_of(source), record.key) {
+            self.deliver_measured(source, record);
             return true;
         }
-        let Some(copy) = Scratch::copy_of(record.payload) else {
+        let is_accepted = self.accept_message(source, record.key, record.payload);
+        if !is_accepted {
             warn_of_memory(source);
-            return false;
-        };
-        self.matcher.arrive(from, record.key, Arrival::Copied(copy));
-        true
+        }
+        is_accepted
     }
 
-    /// Copies the eager message `record` to the buffer of receive `id`, and records the time if its
-    /// copies are measured.
+    /// Copies the eager message `record` to the receive buffer of the posted receive that matches,
+    /// and records the time if its copies are measured.
     #[inline(never)]
-    fn deliver_measured(&mut self, id: OpId, source: usize, record: &RingRecord) {
+    fn deliver_measured(&mut self, source: usize, record: &RingRecord) {
         let consumer = self.peers.consumer(source);
         let measured = consumer.and_then(|consumer| EagerCopy::begin(consumer, record));
-        self.deliver(id, source, record.key, record.payload);
+        self.accept_message(source, record.key, record.payload);
         measured.iter().for_each(|copy| self.end_eager(source, copy));
     }
 
@@ -165,7 +161,7 @@ impl Engine {
             self.begin(id, source, record.key, offer, None);
             Into::Taken(id)
         } else if early == 0 {
-            self.matcher.arrive(from, record.key, Arrival::Offered(offer, None));
+            self.matcher.arrive(from, record.key, Arrival::Offered((offer, None)));
             return true;
         } else {
             let Some(memory) = Scratch::unwritten(size) else {
@@ -179,6 +175,21 @@ impl Engine {
             link.long = Some(PipelineReceive { into, word, have, size, begun_ns, method });
         }
         true
+    }
+
+    /// Drops all canceled rendezvous requests from rank `source` and releases their state words,
+    /// which that rank needs for new requests.
+    fn drop_all_withdrawn(&mut self, source: usize) {
+        let Some(consumer) = self.peers.consumer(source) else { return };
+        let from = rank_of(source);
+        self.matcher.retain_unexpected(from, |what| match what {
+            Arrival::Offered((offer, _)) => !consumer.offers.release_withdrawn(offer.claim),
+            _ => true,
+        });
+        self.operations.cancel_taken(from, |what| match what {
+            Arrival::Offered((offer, _)) => consumer.offers.release_withdrawn(offer.claim),
+            _ => false,
+        });
     }
 
     fn accept_clear(&mut self, source: usize, record: &RingRecord) {
@@ -284,11 +295,11 @@ impl Engine {
             // A matching receive may have been posted since the first fragment arrived.
             Into::Kept(memory, None) => match self.matcher.take_posted(from, word) {
                 Some(id) => self.deliver(id, source, word, memory.region()),
-                None => self.matcher.arrive(from, word, Arrival::Copied(memory)),
+                None => self.matcher.arrive(from, word, Arrival::Held(memory, size)),
             },
             Into::Kept(memory, Some(offer)) => {
                 if !self.matcher.is_wanted(from, word) {
-                    self.matcher.arrive(from, word, Arrival::Offered(offer, Some(memory)));
+                    self.matcher.arrive(from, word, Arrival::Offered((offer, Some(memory))));
                 } else if self.claim_offer(source, offer) {
                     if let Some(id) = self.matcher.take_posted(from, word) {
                         self.begin(id, source, word, offer, Some(memory));
