@@ -375,6 +375,7 @@ pub(crate) trait P2pEngine: P2pLink {
 
     /// Handles an eager message that has arrived from another rank: delivers it to the posted
     /// receive that matches it, or queues a copy. Returns false if there is no memory for a copy.
+    #[inline(always)] // row: shm_message_8
     fn accept_message(&mut self, source: usize, word: u64, payload: Region) -> bool {
         let from = rank_of(source);
         if let Some(id) = self.matcher().take_posted(from, word) {
