@@ -192,8 +192,6 @@ pub(crate) trait P2pEngine: P2pLink {
         self.operations().finish(id, done(peer, status, 0, 0));
     }
 
-    // ---- sends ----
-
     #[inline(never)] // keeps it out of the fast path of links
     fn isend(&mut self, data: Region, to: Dest, mode: SendMode) -> Result<OpId> {
         let (dest, word) = (self.check_rank(to.rank)?, to.word);
@@ -214,9 +212,7 @@ pub(crate) trait P2pEngine: P2pLink {
         match if waits { SendOutcome::NoRoom } else { self.try_start(dest, id) } {
             SendOutcome::Yes => {}
             SendOutcome::NoRoom => {
-                if let Some(queue) = self.send_queue(dest) {
-                    queue.starts.push_back(id);
-                }
+                self.send_queue(dest).into_iter().for_each(|queue| queue.starts.push_back(id));
                 self.list(dest);
             }
             SendOutcome::Failed(error) if error.status() == DTL_ERROR_RANK_FAILURE => {
@@ -276,10 +272,8 @@ pub(crate) trait P2pEngine: P2pLink {
 
     /// Queues a control message.
     fn queue_answer(&mut self, dest: usize, answer: Self::Answer) {
-        if let Some(queue) = self.send_queue(dest) {
-            queue.answers.push_back(answer);
-            self.list(dest);
-        }
+        self.send_queue(dest).into_iter().for_each(|queue| queue.answers.push_back(answer));
+        self.list(dest);
     }
 
     fn list(&mut self, rank: usize) {
@@ -288,8 +282,6 @@ pub(crate) trait P2pEngine: P2pLink {
             self.listed().push(rank);
         }
     }
-
-    // ---- receives ----
 
     fn irecv(&mut self, into: Region, select: Selector) -> Result<OpId> {
         if select.source != DTL_ANY_SOURCE {
@@ -387,8 +379,6 @@ pub(crate) trait P2pEngine: P2pLink {
         true
     }
 
-    // ---- probe, cancellation, failure ----
-
     /// Returns the status of the message that a receive with selector `select` would match now;
     /// `None` if there is no such message. Drops rendezvous requests that were canceled.
     fn probe(&mut self, select: Selector) -> Result<Option<Completion>> {
@@ -483,9 +473,7 @@ pub(crate) trait P2pEngine: P2pLink {
         let mut failed = matcher.take_posted_from(rank_of(rank));
         let bound = |(id, operation): (_, &mut _)| is_bound(operation).then_some(id);
         failed.extend(operations.iter_mut().filter_map(bound));
-        for id in failed {
-            self.finish_failed(id, rank, DTL_ERROR_RANK_FAILURE);
-        }
+        failed.into_iter().for_each(|id| self.finish_failed(id, rank, DTL_ERROR_RANK_FAILURE));
     }
 }
 
