@@ -39,9 +39,14 @@ pub(crate) struct Probe {
 
 /// Allocates the shared memory through which the two threads that measure a round trip communicate.
 pub(crate) fn memory() -> Result<Arc<SharedMapping>, String> {
+    memory_of(4096)
+}
+
+/// Allocates `bytes` bytes of shared memory, which another process can open ([`open`]).
+pub(crate) fn memory_of(bytes: usize) -> Result<Arc<SharedMapping>, String> {
     let make = || {
-        let memory = SharedMapping::create(4096)?;
-        memory.commit(0, 4096)?;
+        let memory = SharedMapping::create(bytes)?;
+        memory.commit(0, bytes)?;
         Ok(memory)
     };
     make().map_err(|error: std::io::Error| format!("shared memory: {error}"))
