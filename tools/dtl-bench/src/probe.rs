@@ -127,10 +127,12 @@ impl Helper {
     }
 }
 
-fn wait_for(word: &SharedWord, value: u64) {
-    let mut spins = 0;
-    while word.load(Ordering::Acquire) != value {
-        spins += 1;
+/// Polls until a word that only grows has at least this value.
+#[inline]
+pub(crate) fn wait_for(word: &SharedWord, value: u64) {
+    let mut spins: u32 = 0;
+    while word.load(Ordering::Acquire) < value {
+        spins = spins.wrapping_add(1);
         if spins % PATIENCE == 0 {
             std::thread::yield_now();
         }

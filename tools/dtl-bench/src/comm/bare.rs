@@ -4,13 +4,16 @@
 //! It has only the transfers: no matching of messages, no requests, no checks of arguments, no
 //! handling of failures, no order between messages of different sizes, no more than two ranks, no
 //! reduction but the sum of floats. Both ranks know the size of each message, and a rank that waits
-//! only polls. Data takes one of these ways:
+//! polls. Data takes one of these ways:
 //!
 //! - up to 120 bytes: beside the flag, in a slot of two cache lines;
 //! - up to 4 KiB: through a ring of cells in shared memory, by one copy in and one copy out;
-//! - above: through rings with smaller or larger cells, in which both copies overlap, or by copies
+//! - above: through a ring with smaller or larger cells, in which both copies overlap, or by copies
 //!   of the kernel from both sides at once. The receiver reads the first half of a message with
 //!   `process_vm_readv` while the sender writes the second half with `process_vm_writev`.
+//!
+//! Cells are filled by plain or by non-temporal stores, which are faster where a dirty line of the
+//! other processor is slow to fetch.
 //!
 //! [`Bare::choose`] times each way for each row and each distance between the processors, and then
 //! keeps the fastest.
@@ -19,7 +22,7 @@ use super::endpoint::{ELEMENT, Endpoint};
 use super::ours::Ours;
 use super::test::Row;
 use crate::out::Outcome;
-use crate::probe;
+use crate::probe::{self, wait_for};
 use crate::stats::Regime;
 use dtl::tooling::os::{SharedMapping, SharedWord};
 use libc::{iovec, pid_t};
@@ -32,16 +35,14 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::{ptr, slice};
 
 const KIB: usize = 1024;
-/// Rings of one direction: number of slots, bytes of data in each, and offset of the data from the
-/// flag of the slot.
-const RINGS: [(usize, usize, usize); 4] =
-    [(128, 120, 8), (32, 4 * KIB, 64), (32, 16 * KIB, 64), (64, 32 * KIB, 64)];
-/// Ring with the smallest cells of those that a large message can use.
-const CELLS: usize = 1;
-/// Way of the kernel's copies from both sides; those before are rings.
-const BOTH_SIDES: usize = RINGS.len();
+/// Rings of one direction: number of slots (a power of 2), bytes of data in each, and offset of the
+/// data from the flag of the slot.
+const RINGS: [(usize, usize, usize); 3] = [(128, 120, 8), (32, 4 * KIB, 64), (64, 16 * KIB, 64)];
+/// Ways of large messages: each ring of cells with plain and with non-temporal stores, and then the
+/// kernel's copies from both sides.
+const BOTH_SIDES: usize = 4;
 /// Number of batches of each way before the fastest is kept.
-const TRIALS: usize = 3;
+const TRIALS: usize = 2;
 /// Number of chunks that an exchange sends ahead of those that it receives.
 const AHEAD: usize = 4;
 /// Number of messages that the ranks can offer each other before one of them is complete.
@@ -51,7 +52,7 @@ const TILE: usize = 64 * KIB;
 /// Distance of words that different ranks write, in bytes: processors prefetch pairs of lines.
 const APART: usize = 128;
 /// Bytes of shared memory for each rank.
-const HALF: usize = 3 * KIB * KIB;
+const HALF: usize = 2 * KIB * KIB;
 
 /// One end of a ring of slots between a sending and a receiving rank. A slot is full if its flag is
 /// the number of the message (chunk) in it, counted from 1.
@@ -71,23 +72,28 @@ struct Ring {
 
 impl Ring {
     #[inline]
-    fn put(&mut self, data: &[u8]) {
+    fn put(&mut self, data: &[u8], is_streamed: bool) {
         while self.count - self.seen == self.flags.len() as u64 {
             spin_loop();
             self.seen = self.emptied.load(Acquire);
         }
-        let slot = self.count as usize % self.flags.len();
+        let slot = self.count as usize & (self.flags.len() - 1);
         let at = self.data[slot];
         // SAFETY: `data` is at most as long as the slot. The slot is empty (`seen`), so the receiver
         // does not access it before the flag is set below.
-        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), at, data.len()) };
+        let slot_data = unsafe { slice::from_raw_parts_mut(at, data.len()) };
+        if is_streamed {
+            stream(slot_data, data);
+        } else {
+            slot_data.copy_from_slice(data);
+        }
         self.count += 1;
         self.flags[slot].store(self.count, Release);
     }
 
     #[inline]
     fn take(&mut self, into: &mut [u8], operand: Option<&[u8]>) {
-        let slot = self.count as usize % self.flags.len();
+        let slot = self.count as usize & (self.flags.len() - 1);
         let at = self.data[slot];
         wait_for(&self.flags[slot], self.count + 1);
         // SAFETY: the sender has filled the slot with as many bytes, because both ranks know the
@@ -98,17 +104,32 @@ impl Ring {
             None => into.copy_from_slice(data),
         }
         self.count += 1;
-        if self.count % (self.flags.len() as u64 / 8) == 0 {
+        if self.count & (self.flags.len() as u64 / 8 - 1) == 0 {
             self.emptied.store(self.count, Release);
         }
     }
 }
 
-#[inline]
-fn wait_for(word: &SharedWord, value: u64) {
-    while word.load(Acquire) < value {
-        spin_loop();
+/// Copies by non-temporal stores, as far as there are whole cache lines.
+#[cfg(target_arch = "x86_64")]
+fn stream(into: &mut [u8], data: &[u8]) {
+    use std::arch::x86_64::{_mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    let streamed = if into.as_ptr().addr() % 16 == 0 { data.len() / 64 * 64 } else { 0 };
+    let words = into[..streamed].chunks_exact_mut(16).zip(data.chunks_exact(16));
+    for (into, data) in words {
+        // SAFETY: reads 16 bytes of `data`, at any alignment.
+        let word = unsafe { _mm_loadu_si128(data.as_ptr().cast()) };
+        // SAFETY: writes the 16 bytes of `into`, whose address is a multiple of 16.
+        unsafe { _mm_stream_si128(into.as_mut_ptr().cast(), word) };
     }
+    into[streamed..].copy_from_slice(&data[streamed..]);
+    // SAFETY: orders stores; it accesses no memory. The flag of the slot is set after the data.
+    unsafe { _mm_sfence() };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn stream(into: &mut [u8], data: &[u8]) {
+    into.copy_from_slice(data);
 }
 
 /// Returns the size of a message of which one or both ends are here.
@@ -209,14 +230,15 @@ impl Bare {
             barriers: 0,
             receives: VecDeque::new(),
             tile: vec![0; TILE],
-            ways: CELLS..BOTH_SIDES,
-            way: CELLS,
+            ways: 0..BOTH_SIDES,
+            way: 0,
             times: HashMap::new(),
         };
         // Whether the system lets each rank copy from the memory of the other.
         bare.offer(bare.tile.as_ptr(), ptr::null_mut());
         let [from, _] = bare.accept();
-        let can = u64::from(bare.copy(false, bare.tile.as_ptr(), from, 1).is_ok());
+        let tile = bare.tile.as_mut_ptr();
+        let can = u64::from(bare.copy(false, tile, from, 1).is_ok());
         bare.close();
         if (ours.tell([can], 0)?, ours.tell([can], 1)?) == ([1], [1]) {
             bare.ways.end += 1;
@@ -234,8 +256,8 @@ impl Bare {
                 _ => 0.0,
             };
             let best = self.ways.clone().min_by(|&a, &b| time(a).total_cmp(&time(b)));
-            way = [best.unwrap_or(CELLS) as u8];
-            self.own.rings[0].put(&way);
+            way = [best.unwrap_or(0) as u8];
+            self.own.rings[0].put(&way, false);
         } else {
             self.other.rings[0].take(&mut way, None);
         }
@@ -250,10 +272,10 @@ impl Bare {
         *best = best.min(time);
     }
 
-    /// Returns the way of a message.
-    fn way_of(&self, bytes: usize) -> usize {
-        let fits = RINGS[..=CELLS].iter().position(|ring| bytes <= ring.1);
-        fits.unwrap_or(self.way)
+    /// Returns the ring of a message, or `None` for copies from both sides.
+    fn ring_of(&self, bytes: usize) -> Option<usize> {
+        let fits = RINGS[..2].iter().position(|ring| bytes <= ring.1);
+        fits.or((self.way < BOTH_SIDES).then_some(1 + self.way / 2))
     }
 
     /// Sends `from` and receives into `into` through a ring of cells; one of them may be missing.
@@ -272,7 +294,7 @@ impl Bare {
         let part = |index: usize| index * chunk..bytes.min((index + 1) * chunk);
         for index in 0..chunks + AHEAD {
             if let Some(from) = from.filter(|_| index < chunks) {
-                to_peer.put(&from[part(index)]);
+                to_peer.put(&from[part(index)], ring > 0 && self.way % 2 == 1);
             }
             // Who only receives, receives at once.
             let index = if from.is_some() { index.checked_sub(AHEAD) } else { Some(index) };
@@ -305,13 +327,13 @@ impl Bare {
     }
 
     /// Copies from `there`, an address in the other process, to `here`, or back (`is_write`).
-    fn copy(&self, is_write: bool, here: *const u8, there: u64, bytes: usize) -> Outcome {
+    fn copy(&self, is_write: bool, here: *mut u8, there: u64, bytes: usize) -> Outcome {
         let by = if is_write { libc::process_vm_writev } else { libc::process_vm_readv };
-        let there = ptr::without_provenance::<u8>(there as usize);
+        let there = ptr::without_provenance_mut::<u8>(there as usize);
         let mut done = 0;
         while done < bytes {
             let [own, other] = [here, there].map(|base| {
-                let iov_base = base.wrapping_add(done).cast_mut().cast();
+                let iov_base = base.wrapping_add(done).cast();
                 iovec { iov_base, iov_len: bytes - done }
             });
             // SAFETY: `own` is in a buffer that is borrowed, of at least this length, for as long as
@@ -328,29 +350,37 @@ impl Bare {
     fn halves(&mut self, from: Option<&[u8]>, into: Option<&mut [u8]>) -> Outcome {
         let [data, space] = self.accept();
         match (from, into) {
-            (Some(_), Some(into)) => self.copy(false, into.as_ptr(), data, into.len()),
-            (None, Some(into)) => self.copy(false, into.as_ptr(), data, into.len() / 2),
+            (Some(_), Some(into)) => self.copy(false, into.as_mut_ptr(), data, into.len()),
+            (None, Some(into)) => self.copy(false, into.as_mut_ptr(), data, into.len() / 2),
             (from, None) => {
                 let from = from.unwrap_or_default();
                 let (first, second) = from.split_at(from.len() / 2);
-                self.copy(true, second.as_ptr(), space + first.len() as u64, second.len())
+                self.copy(
+                    true,
+                    second.as_ptr().cast_mut(),
+                    space + first.len() as u64,
+                    second.len(),
+                )
             }
         }
     }
 
-    /// Reduces one half of the data on each rank, tile by tile, for rank 0 or for both ranks.
+    /// Reduces a part of the data on each rank, tile by tile, for rank 0 or for both ranks. If the
+    /// result is for rank 0, rank 1 copies twice, and so reduces less.
     fn reduce_halves(&mut self, data: &[u8], into: &mut [u8], for_both: bool) -> Outcome {
         self.offer(data.as_ptr(), into.as_mut_ptr());
         let [theirs, space] = self.accept();
-        let half = data.len() / 2 / ELEMENT * ELEMENT;
-        let own = if self.rank == 0 { 0..half } else { half..data.len() };
+        let eighths = if for_both { 4 } else { 5 };
+        let first = data.len() / 8 * eighths / ELEMENT * ELEMENT;
+        let own = if self.rank == 0 { 0..first } else { first..data.len() };
         for at in own.clone().step_by(TILE) {
             let part = at..own.end.min(at + TILE);
-            self.copy(false, self.tile.as_ptr(), theirs + at as u64, part.len())?;
+            let tile = self.tile.as_mut_ptr();
+            self.copy(false, tile, theirs + at as u64, part.len())?;
             let sums = &mut into[part.clone()];
             add(sums, &data[part.clone()], &self.tile[..part.len()]);
             if for_both || self.rank == 1 {
-                self.copy(true, sums.as_ptr(), space + at as u64, part.len())?;
+                self.copy(true, sums.as_mut_ptr(), space + at as u64, part.len())?;
             }
         }
         self.close();
@@ -359,9 +389,9 @@ impl Bare {
 
     /// Reduces data for rank 0 or for both ranks.
     fn sum(&mut self, data: &[u8], into: &mut [u8], for_both: bool) -> Outcome {
-        match self.way_of(data.len()) {
-            BOTH_SIDES => return self.reduce_halves(data, into, for_both),
-            ring => {
+        match self.ring_of(data.len()) {
+            None => return self.reduce_halves(data, into, for_both),
+            Some(ring) => {
                 let sends = for_both || self.rank == 1;
                 let receives = for_both || self.rank == 0;
                 self.cells(ring, sends.then_some(data), receives.then_some(into), Some(data));
@@ -381,7 +411,7 @@ impl Bare {
 
     fn transfer(&mut self, from: Option<&[u8]>, mut into: Option<&mut [u8]>) -> Outcome {
         let bytes = bytes_of(from, into.as_deref());
-        if self.way_of(bytes) == BOTH_SIDES {
+        if self.ring_of(bytes).is_none() {
             let into = into.as_mut().map_or(ptr::null_mut(), |into| into.as_mut_ptr());
             self.offer(from.map_or(ptr::null(), <[u8]>::as_ptr), into);
         }
@@ -390,9 +420,9 @@ impl Bare {
 
     /// Transfers a message that is already offered if it goes the way that needs an offer.
     fn offered_transfer(&mut self, from: Option<&[u8]>, into: Option<&mut [u8]>) -> Outcome {
-        match self.way_of(bytes_of(from, into.as_deref())) {
-            BOTH_SIDES => return self.halves(from, into),
-            ring => self.cells(ring, from, into, None),
+        match self.ring_of(bytes_of(from, into.as_deref())) {
+            None => return self.halves(from, into),
+            Some(ring) => self.cells(ring, from, into, None),
         }
         Ok(())
     }
@@ -431,7 +461,7 @@ impl Endpoint for Bare {
     fn finish(&mut self) -> Outcome {
         let mut receives = std::mem::take(&mut self.receives);
         for &(at, bytes) in &receives {
-            if self.way_of(bytes) == BOTH_SIDES {
+            if self.ring_of(bytes).is_none() {
                 self.offer(ptr::null(), at);
             }
         }

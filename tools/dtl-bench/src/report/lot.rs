@@ -26,8 +26,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const PATIENCE: f64 = 60.0;
 /// Time limit for a child to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(3);
-/// Maximum duration of all second runs together, as a share of the duration of the first.
-const SECOND_SHARE: f64 = 0.3;
+/// Maximum duration of all second runs together: a share of the duration of the first, or at least
+/// this number of seconds.
+const SECOND: (f64, f64) = (0.25, 120.0);
 
 /// Runs all steps, and then once more the rows that missed their targets. Returns the results, and
 /// messages that name what was not measured.
@@ -68,7 +69,7 @@ pub(crate) fn run(wanted: &Report, folder: &Path) -> Outcome<(Vec<Run>, Vec<Stri
         spent += step.seconds;
     }
     bar.finish_and_clear();
-    let limit = SECOND_SHARE * begin.elapsed().as_secs_f64();
+    let limit = SECOND.1.max(SECOND.0 * begin.elapsed().as_secs_f64());
     missing.extend(second_runs(&mut runs, &seconds, folder, limit));
     Ok((runs, missing))
 }
@@ -81,26 +82,14 @@ fn second_runs(
     folder: &Path,
     limit: f64,
 ) -> Vec<String> {
-    let total: f64 = steps.iter().map(|step| step.1.seconds).sum();
-    if !steps.is_empty() {
-        let rows: usize = steps.iter().map(|step| step.2.len()).sum();
-        let seconds = total.min(limit);
-        complain!(
-            "dtl-bench: {rows} rows missed: {} second runs, about {seconds:.0} s",
-            steps.len()
-        );
-    }
-    let bar = bar(total.ceil() as u64, "{elapsed} of about {len} s {bar:30} {msg}");
-    let (mut missing, mut spent) = (Vec::new(), 0.0);
+    let (bar, mut missing, mut spent) = (ProgressBar::hidden(), Vec::new(), 0.0);
     for (number, (index, step, missed)) in (1..).zip(steps) {
         if spent + step.seconds > limit {
             missing.push(format!("second run of {}: no time was left for it", step.name));
             continue;
         }
-        bar.set_message(step.name.clone());
-        if bar.is_hidden() {
-            complain!("dtl-bench: {number} of {}: {}, second run", steps.len(), step.name);
-        }
+        let (name, of, rows) = (&step.name, steps.len(), missed.len());
+        complain!("dtl-bench: second run {number} of {of}: {name}, {rows} missed rows");
         let again = folder.join(format!("{}.again.json", step.name));
         let merged = one(step, &again, &bar, spent).map_err(|error| error.0).and_then(|second| {
             drop(fs::remove_file(&again));
@@ -114,7 +103,6 @@ fn second_runs(
         }
         spent += step.seconds;
     }
-    bar.finish_and_clear();
     missing
 }
 

@@ -28,11 +28,13 @@ const METHODS: &str = "comm -n 2 --vs methods,prototype \
     --only latency,bandwidth,bidirectional,bcast,reduce,allreduce,allgather,alltoall \
     --sizes=32KiB,64KiB,256KiB,1MiB,8MiB";
 const METHODS_ROWS: usize = 8 * 5;
-/// Options that select the measurements for UCX. Each batch of UCX measurements starts two
-/// processes.
-const UCX: [&str; 4] = ["--only", "latency,bandwidth", "--sizes", "8,1KiB,8KiB,64KiB,1MiB"];
-const UCX_ROWS: usize = 10;
-const UCX_BATCH: f64 = 0.15;
+/// Rows that are compared with UCX. Each batch of UCX measurements starts two processes, so a row
+/// takes some times as long as others (`UCX_TIME`) until it has enough batches.
+const UCX: &str = "comm -n 2 --vs ucx,prototype --rows=latency:8,latency:1KiB,latency:8KiB,\
+    latency:64KiB,latency:1MiB,bandwidth:64KiB,bandwidth:1MiB";
+const UCX_ROWS: usize = 7;
+const UCX_TIME: f64 = 2.0;
+const UCX_BATCH: f64 = 0.3;
 const ALLOC_ROWS: usize = 19;
 const MALLOCS: [(&str, &str); 2] =
     [("jemalloc", "libjemalloc.so.2"), ("mimalloc", "libmimalloc.so.2")];
@@ -188,10 +190,12 @@ impl Plan {
             self.missing.push("UCX: ucx_perftest is not installed (ucx-utils)".to_owned());
             return;
         }
-        let words = [&["comm", "-n", "2", "--vs", "ucx,prototype"], &UCX[..]].concat();
+        let words: Vec<&str> = UCX.split(' ').collect();
+        self.row *= UCX_TIME;
         self.add(Part::Ucx, "ucx", None, &words, (UCX_ROWS, 1));
+        self.row /= UCX_TIME;
         if let Some(step) = self.steps.last_mut() {
-            step.seconds += UCX_BATCH * 5.0 * f64::from(self.rounds) * UCX_ROWS as f64;
+            step.seconds += UCX_BATCH * 6.0 * f64::from(self.rounds) * UCX_ROWS as f64;
         }
     }
 

@@ -51,8 +51,8 @@ pub(crate) fn text(runs: &[&Run], notes: &Notes) -> String {
         "\n### Targets\n\nA target is the ratio, or the difference, to the fastest peer that the \
          maintainers aim for. A row between two processes also holds if the library takes at most \
          {OF_PROTOTYPE} times as long as the bare prototype in the same run. {met} of {} targets are \
-         met. Rows with fewer than {ENOUGH} batches are omitted. A row that missed was measured once \
-         more, and the second run counts.",
+         met. Rows with fewer than {ENOUGH} batches are omitted. *second run*: the row missed at first \
+         and was measured once more; these values count.",
         found.len()
     );
     let crowds: BTreeSet<_> = runs

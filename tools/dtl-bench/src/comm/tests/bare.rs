@@ -18,7 +18,7 @@ fn a_ring_carries_data_in_order() {
     let [sender, receiver] = [(); 2].map(|()| Half::new(&memory, 1).expect("inside").rings);
     for (mut sender, mut receiver) in sender.into_iter().zip(receiver) {
         for value in 0..=255_u8 {
-            sender.put(&vec![value; sender.bytes]);
+            sender.put(&vec![value; sender.bytes], value % 2 == 0);
             if let Some(earlier) = value.checked_sub(10) {
                 let mut into = vec![0; receiver.bytes];
                 receiver.take(&mut into, None);
