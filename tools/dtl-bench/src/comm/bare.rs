@@ -25,7 +25,6 @@ use crate::out::Outcome;
 use crate::probe::{self, wait_for};
 use crate::stats::Regime;
 use dtl::tooling::os::{SharedMapping, SharedWord};
-use libc::{iovec, pid_t};
 use std::collections::{HashMap, VecDeque};
 use std::hint::spin_loop;
 use std::io::Error;
@@ -33,6 +32,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::{ptr, slice};
+use subprocess::{allow_copies, read_memory, write_memory};
 
 const KIB: usize = 1024;
 /// Rings of one direction: number of slots (a power of 2), bytes of data in each, and offset of the
@@ -132,6 +132,10 @@ fn stream(into: &mut [u8], data: &[u8]) {
     into.copy_from_slice(data);
 }
 
+fn failure(error: &Error) -> String {
+    format!("copy between the processes: {error}")
+}
+
 /// Returns the size of a message of which one or both ends are here.
 fn bytes_of(from: Option<&[u8]>, into: Option<&[u8]>) -> usize {
     from.or(into).map_or(0, <[u8]>::len)
@@ -186,7 +190,7 @@ impl Half {
 pub(crate) struct Bare {
     rank: usize,
     /// Process of the other rank.
-    peer: pid_t,
+    peer: u32,
     _memory: Arc<SharedMapping>,
     own: Half,
     other: Half,
@@ -209,9 +213,7 @@ impl Bare {
         if ours.size != 2 {
             return Err(format!("--vs prototype: it has 2 ranks, not {}", ours.size));
         }
-        // SAFETY: passes integers only. Yama then lets the other rank copy from and to this process;
-        // without Yama the call fails and nothing forbids it.
-        let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+        allow_copies();
         let rank = ours.rank as usize;
         let made = if rank == 0 { Some(probe::memory_of(2 * HALF)?) } else { None };
         let address = made.as_ref().map_or([0, 0], |memory| probe::address_of(memory));
@@ -221,7 +223,7 @@ impl Bare {
         let half = |rank| Half::new(&memory, rank).ok_or("the prototype's memory is too small");
         let mut bare = Bare {
             rank,
-            peer: if rank == 0 { second } else { address[0] } as pid_t,
+            peer: if rank == 0 { second } else { address[0] } as u32,
             own: half(rank)?,
             other: half(1 - rank)?,
             _memory: memory,
@@ -237,8 +239,7 @@ impl Bare {
         // Whether the system lets each rank copy from the memory of the other.
         bare.offer(bare.tile.as_ptr(), ptr::null_mut());
         let [from, _] = bare.accept();
-        let tile = bare.tile.as_mut_ptr();
-        let can = u64::from(bare.copy(false, tile, from, 1).is_ok());
+        let can = u64::from(read_memory(bare.peer, from, &mut bare.tile[..1]).is_ok());
         bare.close();
         if (ours.tell([can], 0)?, ours.tell([can], 1)?) == ([1], [1]) {
             bare.ways.end += 1;
@@ -326,43 +327,22 @@ impl Bare {
         wait_for(&self.other.copied, self.accepted);
     }
 
-    /// Copies from `there`, an address in the other process, to `here`, or back (`is_write`).
-    fn copy(&self, is_write: bool, here: *mut u8, there: u64, bytes: usize) -> Outcome {
-        let by = if is_write { libc::process_vm_writev } else { libc::process_vm_readv };
-        let there = ptr::without_provenance_mut::<u8>(there as usize);
-        let mut done = 0;
-        while done < bytes {
-            let [own, other] = [here, there].map(|base| {
-                let iov_base = base.wrapping_add(done).cast();
-                iovec { iov_base, iov_len: bytes - done }
-            });
-            // SAFETY: `own` is in a buffer that is borrowed, of at least this length, for as long as
-            // the call lasts. The kernel checks `other`, and its rank has offered it.
-            match unsafe { by(self.peer, &raw const own, 1, &raw const other, 1, 0) } {
-                copied @ 1.. => done += copied as usize,
-                _ => return Err(format!("process_vm_*: {}", Error::last_os_error())),
-            }
-        }
-        Ok(())
-    }
-
     /// Copies this rank's part of the next message: all that it receives in an exchange, else half.
     fn halves(&mut self, from: Option<&[u8]>, into: Option<&mut [u8]>) -> Outcome {
         let [data, space] = self.accept();
-        match (from, into) {
-            (Some(_), Some(into)) => self.copy(false, into.as_mut_ptr(), data, into.len()),
-            (None, Some(into)) => self.copy(false, into.as_mut_ptr(), data, into.len() / 2),
+        let copied = match (from, into) {
+            (Some(_), Some(into)) => read_memory(self.peer, data, into),
+            (None, Some(into)) => {
+                let half = into.len() / 2;
+                read_memory(self.peer, data, &mut into[..half])
+            }
             (from, None) => {
                 let from = from.unwrap_or_default();
-                let (first, second) = from.split_at(from.len() / 2);
-                self.copy(
-                    true,
-                    second.as_ptr().cast_mut(),
-                    space + first.len() as u64,
-                    second.len(),
-                )
+                let half = from.len() / 2;
+                write_memory(self.peer, &from[half..], space + half as u64)
             }
-        }
+        };
+        copied.map_err(|error| failure(&error))
     }
 
     /// Reduces a part of the data on each rank, tile by tile, for rank 0 or for both ranks. If the
@@ -375,12 +355,13 @@ impl Bare {
         let own = if self.rank == 0 { 0..first } else { first..data.len() };
         for at in own.clone().step_by(TILE) {
             let part = at..own.end.min(at + TILE);
-            let tile = self.tile.as_mut_ptr();
-            self.copy(false, tile, theirs + at as u64, part.len())?;
+            let tile = &mut self.tile[..part.len()];
+            read_memory(self.peer, theirs + at as u64, tile).map_err(|error| failure(&error))?;
             let sums = &mut into[part.clone()];
-            add(sums, &data[part.clone()], &self.tile[..part.len()]);
+            add(sums, &data[part], tile);
             if for_both || self.rank == 1 {
-                self.copy(true, sums.as_mut_ptr(), space + at as u64, part.len())?;
+                write_memory(self.peer, sums, space + at as u64)
+                    .map_err(|error| failure(&error))?;
             }
         }
         self.close();

@@ -35,7 +35,7 @@ const METHOD: &str = "\
   message of a stream.
 - The bare prototype (`--vs prototype`) is a small program of two processes in the same run: shared
   memory and copies by the kernel without matching, requests, checks and failure handling, by the
-  fastest of four ways at that size and distance. It shows what the memory system allows, and is no
+  fastest of five ways at that size and distance. It shows what the memory system allows, and is no
   peer. Its column has the run with the median value.
 - The automatic choice of the copy method is compared with each method, forced by `DTL_SHM_COPY`, in
   the same processes: the peer is the fastest of them.

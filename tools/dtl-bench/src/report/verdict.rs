@@ -64,7 +64,7 @@ pub(crate) fn text(runs: &[&Run], notes: &Notes) -> String {
     }
     text += &choice(&found);
     text += "\n\n| test | size | regime | dtl | best peer | peer | dtl / peer | target | bare \
-             prototype | dtl / prototype | |";
+             prototype | time of dtl / prototype | |";
     text += "\n|---|---|---|---|---|---|---|---|---|---|---|\n";
     for one in &found {
         text += &one.line();
