@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn rows_are_what_is_asked_for() {
     let all = Row::list(&[], &[]).expect("all");
-    assert_eq!(all.len(), 8 + 2 * 5 + 1 + 1 + 4 + 4 * 2);
+    assert_eq!(all.len(), 8 + 2 * 5 + 1 + 1 + 5 + 4 * 3);
     let some = Row::list(&[Test::Barrier, Test::Latency, Test::Bandwidth], &[0, 12]).expect("some");
     let of = |test, bytes| Row { test, bytes };
     assert_eq!(
