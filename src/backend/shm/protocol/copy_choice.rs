@@ -81,9 +81,11 @@ const CLOSE_TRIAL: u32 = 32;
 /// A trial ends after this many messages in a row that do not shorten its time by an eighth, or
 /// that take more than twice the time of the fastest method.
 const MISSES: u32 = 2;
-/// Outside trials, one of this many messages of a size class is measured. Odd, so that it is not
-/// always the message at the same position of a window.
-const SAMPLE: u64 = 7;
+/// Outside trials, the first `TIMED` of this many messages of a size class are timed. Odd, so that
+/// they are not always the messages at the same positions of a window.
+const SAMPLE: u64 = 21;
+/// Number of messages in succession that are timed. The time of a message of a burst is an average.
+const TIMED: u64 = 6;
 /// One of this many records is measured if it is an eager message. The number is prime, so that the
 /// messages of a regular sequence are measured in turn.
 const EAGER_SAMPLE: u64 = 31;
@@ -233,12 +235,12 @@ impl Trial {
 
 /// Returns the smoothed time of a method whose next message took `ns` nanoseconds.
 fn smoothed(known: u64, ns: u64) -> u64 {
-    // Disturbances only lengthen a transfer: a longer time counts less than a shorter one.
-    let change = ns.abs_diff(known).min(known);
+    // Disturbances only lengthen a transfer: a much longer time counts less.
+    let change = ns.abs_diff(known).min(known / 2) / 8;
     match known {
         UNKNOWN => ns,
-        known if ns < known => known - change / 8,
-        known => known + change / 16,
+        known if ns < known => known - change,
+        known => known + change,
     }
 }
 
@@ -256,7 +258,7 @@ impl CopyTimes {
         CopyTimes { classes, choices: CopyChoices::default(), shared: SharedTimes(shared) }
     }
 
-    /// Counts a message of `len` bytes. Returns true if it should be measured.
+    /// Counts a message of `len` bytes. Returns true if it should be timed.
     pub(crate) fn count_message(&mut self, len: usize) -> bool {
         self.count(class_of(len), 1)
     }
@@ -268,7 +270,7 @@ impl CopyTimes {
         }
         class.messages += count;
         // The first message too: its end publishes the choice.
-        class.trial.is_some() || class.messages % SAMPLE == 1
+        class.trial.is_some() || class.messages % SAMPLE <= TIMED
     }
 
     /// Returns the choices for the next messages.
@@ -400,6 +402,7 @@ impl ClassTimes {
         let known = self.time(method);
         if known.retry_at != NEVER {
             self.set(method, MethodTime { retry_at: known.retry_at.min(self.messages), ..known });
+            self.trial = self.trial.filter(|trial| trial.method == method);
         }
     }
 

@@ -8,6 +8,7 @@
 //! - `pipeline`: large messages in fragments
 //! - `cma`: fragments that the receiver reads from the sender's memory
 //! - `copy_choice`: choice of the copy method from measured times
+//! - `transfer_times`: time per message of large messages
 //! - `mprobe`: matched probe
 
 pub(super) mod cma;
@@ -17,4 +18,5 @@ pub(super) mod mprobe;
 pub(super) mod pipeline;
 pub(super) mod recv_fast;
 pub(super) mod rx;
+pub(super) mod transfer_times;
 pub(super) mod tx;
