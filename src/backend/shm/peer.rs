@@ -100,6 +100,10 @@ pub(super) struct Peer {
     pub(super) readable: bool,
 }
 
+/// Maximum number of bytes of large messages to a peer after its last large message if messages are
+/// taken to travel in both directions: a large window.
+const EXCHANGE: usize = 16 << 20;
+
 /// State of the message exchange between this rank and a peer.
 #[derive(Default)]
 pub(super) struct Link {
@@ -124,6 +128,8 @@ pub(super) struct Link {
     times: Option<Box<CopyTimes>>,
     /// True if messages to the peer were in progress when the last message from the peer began.
     pub(super) is_exchange: bool,
+    /// Number of bytes of large messages to the peer since then.
+    sent: usize,
     /// True if the peer is in the engine's `outbound` list, because `starts`, `answers` or
     /// `streams` is not empty.
     pub(super) is_listed: bool,
@@ -224,7 +230,7 @@ impl Link {
     /// the other core, or slow because it waits for that core.
     pub(super) fn chosen(&mut self, len: usize, is_lower: bool) -> CopyMethod {
         let sends = self.producer.as_ref().filter(|producer| producer.offers.count_open() > 0);
-        self.is_exchange = sends.is_some();
+        (self.is_exchange, self.sent) = (sends.is_some(), 0);
         let choices = match sends.filter(|_| !is_lower) {
             Some(sends) => CopyChoices(sends.choices()),
             None => self.own_choices(),
@@ -238,10 +244,11 @@ impl Link {
 
     /// Returns the method for the next message of `len` bytes to the peer: the choice of the peer
     /// or, if messages travel in both directions, of the lower rank.
-    pub(super) fn chosen_for_send(&self, len: usize, is_lower: bool) -> CopyMethod {
+    pub(super) fn chosen_for_send(&mut self, len: usize, is_lower: bool) -> CopyMethod {
+        self.sent = self.sent.saturating_add(len);
         self.producer.as_ref().map_or(CopyMethod::Cells, |producer| {
             let of_peer = CopyChoices(producer.choices());
-            let is_own = self.is_exchange && is_lower;
+            let is_own = self.is_exchange && is_lower && self.sent <= EXCHANGE;
             let choices = if is_own { self.own_choices() } else { of_peer };
             choices.method(len, producer.offers.count_open())
         })

@@ -359,7 +359,12 @@ impl CopyTimes {
         self.choices.set(index, false, best);
         self.choices.set(index, true, class.trial.map_or(best, |trial| trial.method));
         if is_much_faster {
-            self.classes.iter_mut().for_each(|class| class.renew(best));
+            let others = (0..).zip(&mut self.classes).filter(|&(other, _)| other != index);
+            for (other, class) in others {
+                class.renew(best);
+                let tried = class.trial.map_or(class.best().0, |trial| trial.method);
+                self.choices.set(other, true, tried);
+            }
         }
         self.choices
     }
@@ -397,7 +402,8 @@ impl ClassTimes {
         METHODS.into_iter().find(|&method| is_due(method))
     }
 
-    /// Makes the next trial of a method due, because it has become faster for another size.
+    /// Makes the next trial of a method due, because it has become faster for another size, and
+    /// ends the trial of another method.
     fn renew(&mut self, method: CopyMethod) {
         let known = self.time(method);
         if known.retry_at != NEVER {
