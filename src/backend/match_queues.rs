@@ -153,6 +153,11 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.posted_any.is_empty() && self.queues(source).is_none_or(is_empty)
     }
 
+    /// Returns true if a receive from `source` is posted; one from DTL_ANY_SOURCE does not count.
+    pub fn has_posted(&self, source: i32) -> bool {
+        self.queues(source).is_some_and(|queues| !queues.posted.is_empty())
+    }
+
     /// Returns true if a posted receive matches a message from `source` with match bits `word`.
     pub fn is_wanted(&self, source: i32, word: u64) -> bool {
         self.find_posted(source, word).is_some()

@@ -8,6 +8,7 @@
 //! - `pipeline`: large messages in fragments
 //! - `cma`: fragments that the receiver reads from the sender's memory
 //! - `copy_choice`: choice of the copy method from measured times
+//! - `transfer_times`: time per message of large messages
 
 pub(super) mod cma;
 pub(super) mod copy_choice;
@@ -15,4 +16,5 @@ pub(super) mod engine;
 pub(super) mod pipeline;
 pub(super) mod recv_fast;
 pub(super) mod rx;
+pub(super) mod transfer_times;
 pub(super) mod tx;

@@ -2,10 +2,11 @@
 
 use super::copy_choice::CopyMethod;
 use super::engine::{
-    Arrival, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation, done,
-    fitting, rank_of,
+    Arrival, CmaProgress, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation,
+    done, fitting, rank_of,
 };
 use super::pipeline::{FRAGMENT, LONG, METHOD_BIT, fragments_of};
+use super::transfer_times::Ended;
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::backend::p2p::P2pEngine;
 use crate::backend::shm::memory::cells::CellMemory;
@@ -280,7 +281,8 @@ impl Engine {
         let Some(long) = link.long.take() else { return };
         let PipelineReceive { into, word, size, begun_ns, method, .. } = long;
         if matches!(into, Into::Posted(_) | Into::Kept(_, None)) {
-            let new_choice = link.end_transfer(size, method, begun_ns);
+            let is_awaited = begun_ns != 0 && self.matcher.has_posted(from);
+            let new_choice = link.end_transfer(size, &Ended { method, begun_ns, is_awaited });
             new_choice.into_iter().for_each(|choice| explain_copies(source, choice));
         }
         match into {
@@ -383,9 +385,9 @@ impl Engine {
             return;
         };
         if taken.source == source {
-            let (word, size, begun_ns) = (taken.word, taken.offer.size, taken.help.begun_ns);
+            let (word, size) = (taken.word, taken.offer.size);
             if let Some(link) = self.peers.link_mut(source) {
-                link.break_transfer(begun_ns);
+                link.break_transfer();
             }
             let status = i32::try_from(status).ok().filter(|status| is_status(*status));
             self.operations
@@ -446,8 +448,9 @@ impl Engine {
         };
         let size = taken.offer.size;
         if let Some(link) = self.peers.link_mut(taken.source) {
-            let help = &taken.help;
-            let new_choice = link.end_transfer(taken.want, help.method, help.begun_ns);
+            let CmaProgress { method, begun_ns, .. } = taken.help;
+            let is_awaited = begun_ns != 0 && self.matcher.has_posted(rank_of(taken.source));
+            let new_choice = link.end_transfer(taken.want, &Ended { method, begun_ns, is_awaited });
             new_choice.into_iter().for_each(|choice| explain_copies(taken.source, choice));
         }
         self.operations.finish(id, done(taken.source, fitting(size, into), taken.word, size));

@@ -139,9 +139,9 @@ impl Engine {
     }
 
     /// Returns the current copy method for messages of `len` bytes to `dest`.
-    fn method_to(&self, dest: usize, len: usize) -> CopyMethod {
-        let chosen =
-            || self.peers.link(dest).map(|link| link.chosen_for_send(len, self.rank < dest));
+    fn method_to(&mut self, dest: usize, len: usize) -> CopyMethod {
+        let is_lower = self.rank < dest;
+        let chosen = || self.peers.link_mut(dest).map(|link| link.chosen_for_send(len, is_lower));
         let method = self.forced.or_else(chosen).filter(|how| self.lends || how.uses_cells());
         method.unwrap_or(CopyMethod::Cells)
     }
