@@ -8,7 +8,7 @@ use super::memory::segment::{PeerState, Segment};
 use super::protocol::copy_choice::{CopyChoices, CopyMethod, CopyTimes};
 use super::protocol::pipeline::{LONG, fragments_of};
 use super::protocol::rx::PipelineReceive;
-use super::protocol::transfer_times::{Ended, TransferTimes};
+use super::protocol::transfer_times::{Exchange, TransferEnd, TransferTimes};
 use crate::backend::p2p::SendQueue;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
@@ -101,10 +101,6 @@ pub(super) struct Peer {
     pub(super) readable: bool,
 }
 
-/// Maximum number of bytes of large messages to a peer after its last large message if messages are
-/// taken to travel in both directions: a large window.
-const EXCHANGE: usize = 16 << 20;
-
 /// State of the message exchange between this rank and a peer.
 #[derive(Default)]
 pub(super) struct Link {
@@ -125,10 +121,8 @@ pub(super) struct Link {
     transfers: TransferTimes,
     /// Measured times of large messages from the peer; `None` before the first one is measured.
     times: Option<Box<CopyTimes>>,
-    /// True if messages to the peer were in progress when the last message from the peer began.
-    pub(super) is_exchange: bool,
-    /// Number of bytes of large messages to the peer since then.
-    sent: usize,
+    /// Whether large messages travel in both directions.
+    pub(super) exchange: Exchange,
 }
 
 /// Measurement of the two copies of an eager message.
@@ -226,7 +220,7 @@ impl Link {
     /// the other core, or slow because it waits for that core.
     pub(super) fn chosen(&mut self, len: usize, is_lower: bool) -> CopyMethod {
         let sends = self.producer.as_ref().filter(|producer| producer.offers.count_open() > 0);
-        (self.is_exchange, self.sent) = (sends.is_some(), 0);
+        self.exchange.receive(sends.is_some());
         let choices = match sends.filter(|_| !is_lower) {
             Some(sends) => CopyChoices(sends.choices()),
             None => self.own_choices(),
@@ -241,10 +235,10 @@ impl Link {
     /// Returns the method for the next message of `len` bytes to the peer: the choice of the peer
     /// or, if messages travel in both directions, of the lower rank.
     pub(super) fn chosen_for_send(&mut self, len: usize, is_lower: bool) -> CopyMethod {
-        self.sent = self.sent.saturating_add(len);
+        let is_exchange = self.exchange.send(len);
         self.producer.as_ref().map_or(CopyMethod::Cells, |producer| {
             let of_peer = CopyChoices(producer.choices());
-            let is_own = self.is_exchange && is_lower && self.sent <= EXCHANGE;
+            let is_own = is_exchange && is_lower;
             let choices = if is_own { self.own_choices() } else { of_peer };
             choices.method(len, producer.offers.count_open())
         })
@@ -299,7 +293,11 @@ impl Link {
     /// Records that a transfer of `len` bytes has ended. If its time is known, records it and
     /// publishes the choices. Returns a description of the choice if it has changed
     /// ([`CopyTimes::new_choice`]).
-    pub(super) fn end_transfer(&mut self, len: usize, ended: &Ended) -> Option<(String, String)> {
+    pub(super) fn end_transfer(
+        &mut self,
+        len: usize,
+        ended: &TransferEnd,
+    ) -> Option<(String, String)> {
         let (mut ns, is_alone) = self.transfers.end(ended, now_ns)?;
         if is_alone && ended.method.uses_cells() && len <= LONG {
             // The sender had filled the first cell before the message was announced.

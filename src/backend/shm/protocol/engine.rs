@@ -259,8 +259,8 @@ impl Engine {
                 None if readable => chosen,
                 _ => CopyMethod::Cells,
             };
-            let is_measurable = is_free && (is_lower || !link.is_exchange);
-            (method, link.is_exchange, link.begin_transfer(size, is_measurable, shared))
+            let is_measurable = is_free && (is_lower || !link.exchange.is_on());
+            (method, link.exchange.is_on(), link.begin_transfer(size, is_measurable, shared))
         });
         let is_alone = method == CopyMethod::Get || (method == CopyMethod::Split && is_exchange);
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };

@@ -6,7 +6,7 @@ use super::engine::{
     done, fitting, rank_of,
 };
 use super::pipeline::{FRAGMENT, LONG, METHOD_BIT, fragments_of};
-use super::transfer_times::Ended;
+use super::transfer_times::TransferEnd;
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::backend::p2p::P2pEngine;
 use crate::backend::shm::memory::cells::CellMemory;
@@ -282,7 +282,7 @@ impl Engine {
         let PipelineReceive { into, word, size, begun_ns, method, .. } = long;
         if matches!(into, Into::Posted(_) | Into::Kept(_, None)) {
             let is_awaited = begun_ns != 0 && self.matcher.has_posted(from);
-            let new_choice = link.end_transfer(size, &Ended { method, begun_ns, is_awaited });
+            let new_choice = link.end_transfer(size, &TransferEnd { method, begun_ns, is_awaited });
             new_choice.into_iter().for_each(|choice| explain_copies(source, choice));
         }
         match into {
@@ -450,7 +450,8 @@ impl Engine {
         if let Some(link) = self.peers.link_mut(taken.source) {
             let CmaProgress { method, begun_ns, .. } = taken.help;
             let is_awaited = begun_ns != 0 && self.matcher.has_posted(rank_of(taken.source));
-            let new_choice = link.end_transfer(taken.want, &Ended { method, begun_ns, is_awaited });
+            let new_choice =
+                link.end_transfer(taken.want, &TransferEnd { method, begun_ns, is_awaited });
             new_choice.into_iter().for_each(|choice| explain_copies(taken.source, choice));
         }
         self.operations.finish(id, done(taken.source, fitting(size, into), taken.word, size));

@@ -31,8 +31,40 @@ pub(crate) struct TransferTimes {
     is_awaited: bool,
 }
 
+/// Maximum number of bytes of large messages to a rank after its last large message if messages are
+/// taken to travel in both directions: a large window.
+const EXCHANGED: usize = 16 << 20;
+
+/// State of whether large messages travel in both directions between this rank and another one.
+#[derive(Default)]
+pub(crate) struct Exchange {
+    is_on: bool,
+    /// Number of bytes of large messages to the other rank since its last one.
+    sent: usize,
+}
+
+impl Exchange {
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Records that a large message from the other rank begins. `has_sends` is true if messages to
+    /// that rank are in progress.
+    pub(crate) fn receive(&mut self, has_sends: bool) {
+        *self = Exchange { is_on: has_sends, sent: 0 };
+    }
+
+    /// Records a message of `len` bytes to the other rank. Returns true if messages travel in both
+    /// directions.
+    pub(crate) fn send(&mut self, len: usize) -> bool {
+        self.sent = self.sent.saturating_add(len);
+        self.is_on &= self.sent <= EXCHANGED;
+        self.is_on
+    }
+}
+
 /// A transfer that has ended.
-pub(crate) struct Ended {
+pub(crate) struct TransferEnd {
     pub(crate) method: CopyMethod,
     /// Result of [`TransferTimes::begin`].
     pub(crate) begun_ns: u64,
@@ -66,11 +98,11 @@ impl TransferTimes {
     /// known or is that of the first messages of a burst that goes on.
     pub(crate) fn end(
         &mut self,
-        ended: &Ended,
+        ended: &TransferEnd,
         clock: impl FnOnce() -> u64,
     ) -> Option<(u64, bool)> {
         self.in_progress = self.in_progress.saturating_sub(1);
-        let Ended { method, begun_ns, is_awaited } = *ended;
+        let TransferEnd { method, begun_ns, is_awaited } = *ended;
         if begun_ns == 0 {
             self.count = 0;
             return None;

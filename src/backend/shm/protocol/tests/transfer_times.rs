@@ -9,7 +9,22 @@ fn end(
     (begun_ns, now): (u64, u64),
     is_awaited: bool,
 ) -> Option<(u64, bool)> {
-    times.end(&Ended { method, begun_ns, is_awaited }, || now)
+    times.end(&TransferEnd { method, begun_ns, is_awaited }, || now)
+}
+
+/// Else the sender would keep a choice that nobody measures.
+#[test]
+fn an_exchange_ends_with_many_bytes_in_one_direction() {
+    let mut exchange = Exchange::default();
+    assert!(!exchange.send(1 << 20));
+    for _ in 0..3 {
+        exchange.receive(true);
+        assert!((0..16).all(|_| exchange.send(1 << 20)));
+        assert!(!exchange.send(1 << 20) && !exchange.is_on());
+    }
+    exchange.receive(true);
+    exchange.receive(false);
+    assert!(!exchange.send(1 << 20));
 }
 
 #[test]
