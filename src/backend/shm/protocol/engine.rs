@@ -64,6 +64,8 @@ pub(crate) struct Engine {
     /// Copy method of all large messages; `None` if it is chosen by measured times.
     pub(crate) forced: Option<CopyMethod>,
     pub(crate) liveness: Liveness,
+    /// Operation for which `progress_for` makes progress, while it does.
+    pub(crate) awaited: Option<OpId>,
     /// Number of sends and receives that tried the fast path (wraps around).
     pub(crate) short_ways: u32,
 }
@@ -153,6 +155,25 @@ pub(crate) struct CmaProgress {
     pub(crate) since_ns: u64,
 }
 
+impl ShmOperation {
+    /// Completes a receive with the message `data` from rank `source`, which is this rank if
+    /// `is_own`.
+    #[inline]
+    pub(crate) fn deliver(&mut self, source: usize, word: u64, data: Region, is_own: bool) {
+        if let &mut ShmOperation::Receive(Receive { into, .. }) = self {
+            // A rank may receive into the buffer that it sends to itself, so the copy handles
+            // overlap.
+            if is_own {
+                into.copy_from(data)
+            } else {
+                into.copy_across(data)
+            }
+            let size = data.len() as u64;
+            *self = ShmOperation::Done(done(source, fitting(size, into), word, size));
+        }
+    }
+}
+
 impl TakenOffer {
     pub(crate) fn is_complete(&self) -> bool {
         self.have == self.help.from
@@ -223,6 +244,7 @@ impl Engine {
             lends: mode != Mode::Cells,
             forced: mode.method(),
             liveness: Liveness { poller, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
+            awaited: None,
             short_ways: 0,
         }
     }
@@ -323,11 +345,16 @@ impl Engine {
     }
 
     pub(crate) fn irecv(&mut self, into: Region, select: Selector) -> Result<OpId> {
-        if select.source != DTL_ANY_SOURCE {
+        let source = usize::try_from(select.source);
+        let is_present = source.is_ok_and(|source| self.peers.is_present(source));
+        if !is_present && select.source != DTL_ANY_SOURCE {
             self.rank_of(select.source)?;
         }
         let receive = Receive { into, source: select.source, taken: None };
         let id = self.operations.add(ShmOperation::Receive(receive))?;
+        if is_present && self.matcher.post_first(select, id) {
+            return Ok(id);
+        }
         while let Some(message) = self.matcher.take_unexpected(&select) {
             // The sender has canceled this rendezvous request: the search continues.
             if self.claim(&message) {
@@ -373,17 +400,7 @@ impl Engine {
 
     pub(crate) fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
         let Some(operation) = self.operations.get_mut(id) else { return };
-        if let &mut ShmOperation::Receive(Receive { into, .. }) = operation {
-            // A rank may receive into the buffer that it sends to itself, so the copy handles
-            // overlap.
-            if source == self.rank {
-                into.copy_from(data)
-            } else {
-                into.copy_across(data)
-            }
-            let size = data.len() as u64;
-            *operation = ShmOperation::Done(done(source, fitting(size, into), word, size));
-        }
+        operation.deliver(source, word, data, source == self.rank);
     }
 
     fn deliver_own(&mut self, id: OpId, send: OpId) {
@@ -523,6 +540,22 @@ impl Engine {
     }
 
     // ---- progress ----
+
+    /// Makes progress like `progress`, for a caller that waits for operation `id`. Once `id` is
+    /// complete, unexpected messages stay in their ring: the caller may be about to post their
+    /// receives, and storing a message takes longer than all other steps of its receive.
+    pub(crate) fn progress_for(&mut self, id: OpId) -> bool {
+        self.awaited = Some(id);
+        let moved = self.progress();
+        self.awaited = None;
+        moved
+    }
+
+    /// Returns true if the operation for which progress is made is complete.
+    pub(crate) fn has_awaited(&self) -> bool {
+        let awaited = self.awaited.and_then(|id| self.operations.get(id));
+        matches!(awaited, Some(ShmOperation::Done(_)))
+    }
 
     /// Advances all operations that can advance; returns true if at least one did.
     pub(crate) fn progress(&mut self) -> bool {

@@ -65,7 +65,7 @@ impl Engine {
     /// Reads up to `most` records from the ring of rank `source` and returns their number. If no
     /// memory can be allocated for a message, the message stays in the ring.
     pub(crate) fn read_ring(&mut self, source: usize, most: usize) -> usize {
-        let mut count = 0;
+        let mut count = self.read_short(source, most);
         while count < most {
             let Some(consumer) = self.peers.consumer_mut(source) else { break };
             match consumer.peek() {
@@ -81,6 +81,7 @@ impl Engine {
                         }
                     }
                     count += 1;
+                    count += self.read_short(source, most - count);
                 }
                 Ok(None) => break,
                 Err(()) => {
@@ -92,6 +93,31 @@ impl Engine {
         }
         if let Some(consumer) = self.peers.consumer_mut(source) {
             consumer.publish_free();
+        }
+        count
+    }
+
+    /// Delivers the next records in the ring of rank `source`, up to `most`, as long as they are
+    /// messages in their slots and the first posted receive matches. Returns their number.
+    fn read_short(&mut self, source: usize, most: usize) -> usize {
+        let (from, mut count) = (rank_of(source), 0);
+        let Some(posted) = self.matcher.posted_from(from) else { return 0 };
+        let Some(consumer) = self.peers.consumer_mut(source) else { return 0 };
+        while let Some(receive) = posted.front().filter(|_| count < most) {
+            let message = consumer.peek_short();
+            let Some((word, data)) = message.filter(|(word, _)| receive.select.takes(from, *word))
+            else {
+                break;
+            };
+            if let Some(operation) = self.operations.get_mut(receive.what) {
+                operation.deliver(source, word, data, false);
+            }
+            posted.pop_front();
+            consumer.pop_short();
+            if count >= PREFETCH_AFTER {
+                consumer.will_read();
+            }
+            count += 1;
         }
         count
     }
@@ -122,6 +148,9 @@ impl Engine {
                 self.deliver(id, source, record.key, record.payload);
             }
             return true;
+        }
+        if self.has_awaited() {
+            return false;
         }
         let Some(copy) = Scratch::copy_of(record.payload) else {
             warn_of_memory(source);
