@@ -179,8 +179,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.take_placed(source, word).map(|posted| posted.what)
     }
 
-    /// Returns the queue of posted receives that name `source`, if no receive from DTL_ANY_SOURCE is
-    /// posted. A message from `source` that its first receive matches is for that receive.
+    /// Returns the queue of posted receives that name `source`, if no receive from DTL_ANY_SOURCE
+    /// is posted. A message from `source` that its first receive matches is for that receive.
     #[inline]
     pub fn posted_from(&mut self, source: i32) -> Option<&mut VecDeque<PostedReceive<P>>> {
         if self.posted_any.is_empty() {

@@ -29,11 +29,11 @@ pub trait Transport: Send + Sync {
     /// Makes progress and tests operation `op`. If `op` is complete, returns `Ready` and fills in
     /// the completion; the id is not used again. Otherwise leaves the completion unchanged.
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>>;
-    /// Tests operation `op`, then those that `next` returns, until it returns `None`. The argument of
-    /// `next` is the completion of the operation tested last, or `None` if that is incomplete. Makes
-    /// progress if `op` is incomplete. Ends early after an operation whose test fails. `next` may be
-    /// called with a lock of the transport held, so it must not wait, call the transport or call the
-    /// program.
+    /// Tests operation `op`, then those that `next` returns, until it returns `None`. The argument
+    /// of `next` is the completion of the operation tested last, or `None` if it is incomplete.
+    /// Makes progress if `op` is incomplete. Ends early after an operation whose test fails. `next`
+    /// may be called with a lock of the transport held, so it must not wait, call the transport or
+    /// call the program.
     fn test_in_order(
         &self,
         mut op: OpId,

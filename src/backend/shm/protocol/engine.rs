@@ -10,10 +10,11 @@
 //! Then the receiver sends Finish.
 //!
 //! No function blocks: an operation that finds no space in a ring is queued and continues in the
-//! next call to `progress`. Rings are always read to the end, regardless of what is queued for
-//! writing, so two ranks that flood each other cannot deadlock. A receive is complete only once its
-//! control record is in the ring. So a rank that closes has sent all its control records, and the
-//! other ranks read its rings even after it has left.
+//! next call to `progress`. Rings are read to the end, or until the operation that a caller waits
+//! for is complete, regardless of what is queued for writing. So two ranks that flood each other
+//! cannot deadlock: a rank that waits reads. A receive is complete only once its control record is
+//! in the ring. So a rank that closes has sent all its control records, and the other ranks read
+//! its rings even after it has left.
 //!
 //! This file defines the operations, and starts and cancels them. `rx` handles records read from
 //! rings, `tx` records written to rings, `cma` the fragments that a receiver reads directly,
@@ -153,25 +154,6 @@ pub(crate) struct CmaProgress {
     pub(crate) seen: u64,
     pub(crate) quiet: u32,
     pub(crate) since_ns: u64,
-}
-
-impl ShmOperation {
-    /// Completes a receive with the message `data` from rank `source`, which is this rank if
-    /// `is_own`.
-    #[inline]
-    pub(crate) fn deliver(&mut self, source: usize, word: u64, data: Region, is_own: bool) {
-        if let &mut ShmOperation::Receive(Receive { into, .. }) = self {
-            // A rank may receive into the buffer that it sends to itself, so the copy handles
-            // overlap.
-            if is_own {
-                into.copy_from(data)
-            } else {
-                into.copy_across(data)
-            }
-            let size = data.len() as u64;
-            *self = ShmOperation::Done(done(source, fitting(size, into), word, size));
-        }
-    }
 }
 
 impl TakenOffer {
@@ -540,22 +522,6 @@ impl Engine {
     }
 
     // ---- progress ----
-
-    /// Makes progress like `progress`, for a caller that waits for operation `id`. Once `id` is
-    /// complete, unexpected messages stay in their ring: the caller may be about to post their
-    /// receives, and storing a message takes longer than all other steps of its receive.
-    pub(crate) fn progress_for(&mut self, id: OpId) -> bool {
-        self.awaited = Some(id);
-        let moved = self.progress();
-        self.awaited = None;
-        moved
-    }
-
-    /// Returns true if the operation for which progress is made is complete.
-    pub(crate) fn has_awaited(&self) -> bool {
-        let awaited = self.awaited.and_then(|id| self.operations.get(id));
-        matches!(awaited, Some(ShmOperation::Done(_)))
-    }
 
     /// Advances all operations that can advance; returns true if at least one did.
     pub(crate) fn progress(&mut self) -> bool {

@@ -19,7 +19,7 @@ use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of consecutive records of a ring that are read before later ones are prefetched.
-const PREFETCH_AFTER: usize = 3;
+pub(super) const PREFETCH_AFTER: usize = 3;
 
 /// Logs once that messages stay in their ring because memory for storing them is exhausted.
 fn warn_of_memory(source: usize) {
@@ -93,31 +93,6 @@ impl Engine {
         }
         if let Some(consumer) = self.peers.consumer_mut(source) {
             consumer.publish_free();
-        }
-        count
-    }
-
-    /// Delivers the next records in the ring of rank `source`, up to `most`, as long as they are
-    /// messages in their slots and the first posted receive matches. Returns their number.
-    fn read_short(&mut self, source: usize, most: usize) -> usize {
-        let (from, mut count) = (rank_of(source), 0);
-        let Some(posted) = self.matcher.posted_from(from) else { return 0 };
-        let Some(consumer) = self.peers.consumer_mut(source) else { return 0 };
-        while let Some(receive) = posted.front().filter(|_| count < most) {
-            let message = consumer.peek_short();
-            let Some((word, data)) = message.filter(|(word, _)| receive.select.takes(from, *word))
-            else {
-                break;
-            };
-            if let Some(operation) = self.operations.get_mut(receive.what) {
-                operation.deliver(source, word, data, false);
-            }
-            posted.pop_front();
-            consumer.pop_short();
-            if count >= PREFETCH_AFTER {
-                consumer.will_read();
-            }
-            count += 1;
         }
         count
     }

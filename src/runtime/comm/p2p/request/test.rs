@@ -126,7 +126,7 @@ const BATCH: usize = 16;
 
 /// Result of polling the messages at the beginning of an array of handles.
 #[derive(Default)]
-pub(crate) struct BatchPoll {
+pub(crate) struct PollCounts {
     /// Number of handles that need no further poll: those that are null, of messages that have
     /// ended or, if the batch continues past incomplete messages, of incomplete messages.
     pub(crate) count: usize,
@@ -146,7 +146,7 @@ pub(crate) fn end_in_order(
     handles: &mut [dtl_request_t],
     (most, passes_active): (usize, bool),
     mut out: impl FnMut(usize, Outcome),
-) -> BatchPoll {
+) -> PollCounts {
     let handles = Cell::from_mut(handles).as_slice_of_cells();
     poll_in_order(inside, handles, (most, passes_active), |index, comm, request, message, done| {
         let mut outcome = (done, Ok(()));
@@ -161,7 +161,7 @@ pub(crate) fn end_in_order(
 /// Polls the messages at the beginning of `handles` with one call to the transport, like
 /// [`end_in_order`], up to the first incomplete message. The outcomes of complete messages stay
 /// stored in their requests.
-pub(crate) fn settle_in_order(inside: &Guard, handles: &mut [dtl_request_t]) -> BatchPoll {
+pub(crate) fn settle_in_order(inside: &Guard, handles: &mut [dtl_request_t]) -> PollCounts {
     let handles = Cell::from_mut(handles).as_slice_of_cells();
     let limits = (usize::MAX, false);
     poll_in_order(inside, handles, limits, |_, comm, mut request, (op, ticket), done| {
@@ -179,9 +179,9 @@ fn poll_in_order(
     handles: &[Cell<dtl_request_t>],
     (most, passes_active): (usize, bool),
     mut finish: impl FnMut(usize, &Comm, Locked<Request>, (Option<OpId>, Ticket), Completion),
-) -> BatchPoll {
+) -> PollCounts {
     let count = handles.iter().take_while(|handle| handle.get().id == 0).count();
-    let (mut polled, mut tested) = (BatchPoll { count, ..BatchPoll::default() }, None);
+    let (mut polled, mut tested) = (PollCounts { count, ..PollCounts::default() }, None);
     let handles = handles.get(..count + BATCH).unwrap_or(handles);
     let first = handles.get(count).and_then(|first| TABLE.try_look(first.get().id).ok());
     let usable = |comm: &&Comm| comm.asking.is_none() && (comm.is_open() || !passes_active);
