@@ -55,6 +55,24 @@ pub(crate) enum Arrival<B, O> {
     Own(OpId),
 }
 
+impl<L: P2pLink> LinkOperation<L> {
+    /// Completes a receive with the message `data` from rank `source`, which is this rank if
+    /// `is_own`.
+    #[inline]
+    pub(crate) fn deliver(&mut self, source: usize, word: u64, data: Region, is_own: bool) {
+        if let &mut Operation::Receive(Receive { into, .. }) = self {
+            // A rank may receive into the buffer that it sends to itself.
+            if is_own {
+                into.copy_from(data)
+            } else {
+                L::store(into, data)
+            }
+            let size = data.len() as u64;
+            *self = Operation::Done(done(source, fitting(size, into), word, size));
+        }
+    }
+}
+
 /// Sends and answers that wait for space on the link to one rank.
 pub(crate) struct SendQueue<A> {
     /// Sends in posting order.
@@ -289,10 +307,13 @@ pub(crate) trait P2pEngine: P2pLink {
         }
         self.prepare()?;
         let receive = Receive { into, source: select.source, taken: None };
-        let (operations, matcher) = self.queues_mut();
-        let id = operations.add(Operation::Receive(receive))?;
-        let place = matcher.place(select, id);
-        self.find_message(place);
+        let id = self.operations().add(Operation::Receive(receive))?;
+        if self.gone(select.source).is_none() && self.matcher().post_first(select, id) {
+            self.awaits(select.source, false);
+        } else {
+            let place = self.matcher().place(select, id);
+            self.find_message(place);
+        }
         Ok(id)
     }
 
@@ -353,16 +374,7 @@ pub(crate) trait P2pEngine: P2pLink {
     fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
         let is_own = source == self.ranks().0;
         let Some(operation) = self.operations().get_mut(id) else { return };
-        if let &mut Operation::Receive(Receive { into, .. }) = operation {
-            // A rank may receive into the buffer that it sends to itself.
-            if is_own {
-                into.copy_from(data)
-            } else {
-                Self::store(into, data)
-            }
-            let size = data.len() as u64;
-            *operation = Operation::Done(done(source, fitting(size, into), word, size));
-        }
+        operation.deliver(source, word, data, is_own);
     }
 
     /// Handles an eager message that has arrived from another rank: delivers it to the posted

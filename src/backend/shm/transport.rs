@@ -129,7 +129,7 @@ fn test(engine: &mut Engine, op: OpId, completion: &mut Completion) -> Result<bo
             }
             std::hint::spin_loop();
         }
-        if engine.progress() {
+        if engine.progress_for(op) {
             (rounds, fruitless) = (rounds + 1, 0);
         } else {
             fruitless += 1;
@@ -194,15 +194,13 @@ impl Transport for ShmTransport {
         poll_of(self.with(|engine| test(engine, op, completion)))
     }
 
-    fn test_in_order(&self, next: &mut dyn FnMut(Option<&Completion>) -> Option<OpId>) {
+    fn test_in_order(&self, op: OpId, next: &mut dyn FnMut(Option<&Completion>) -> Option<OpId>) {
         // An error means that the communicator is closed, this process is a forked child, or an
         // operation does not exist: `test` reports it.
         let _ = self.with(|engine| {
             let mut done = Completion::NOBODY;
-            let Some(first) = next(None) else { return Ok(()) };
-            let mut is_over = test(engine, first, &mut done)?;
-            while is_over {
-                let Some(op) = next(Some(&done)) else { break };
+            let mut is_over = test(engine, op, &mut done)?;
+            while let Some(op) = next(is_over.then_some(&done)) {
                 is_over = engine.operations.test(op, &mut done)?;
             }
             Ok(())

@@ -10,10 +10,11 @@
 //! Then the receiver sends Finish.
 //!
 //! No function blocks: an operation that finds no space in a ring is queued and continues in the
-//! next call to `progress`. Rings are always read to the end, regardless of what is queued for
-//! writing, so two ranks that flood each other cannot deadlock. A receive is complete only once its
-//! control record is in the ring. So a rank that closes has sent all its control records, and the
-//! other ranks read its rings even after it has left.
+//! next call to `progress`. Rings are read to the end, or until the operation that a caller waits
+//! for is complete, regardless of what is queued for writing. So two ranks that flood each other
+//! cannot deadlock: a rank that waits reads. A receive is complete only once its control record is
+//! in the ring. So a rank that closes has sent all its control records, and the other ranks read
+//! its rings even after it has left.
 //!
 //! This file makes the rings the link of the protocol in `backend::p2p`, which matches, probes and
 //! cancels messages. `rx` handles records read from rings, `tx` records written to rings, `cma` the
@@ -65,6 +66,8 @@ pub(crate) struct Engine {
     /// Copy method of all large messages; `None` if it is chosen by measured times.
     pub(crate) forced: Option<CopyMethod>,
     pub(crate) liveness: Liveness,
+    /// Operation for which `progress_for` makes progress, while it does.
+    pub(crate) awaited: Option<OpId>,
     /// Number of sends and receives that tried the fast path (wraps around).
     pub(crate) short_ways: u32,
 }
@@ -202,6 +205,7 @@ impl Engine {
             lends: mode != Mode::Cells,
             forced: mode.method(),
             liveness: Liveness { poller, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
+            awaited: None,
             short_ways: 0,
         }
     }

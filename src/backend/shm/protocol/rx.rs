@@ -21,7 +21,7 @@ use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of consecutive records of a ring that are read before later ones are prefetched.
-const PREFETCH_AFTER: usize = 3;
+pub(super) const PREFETCH_AFTER: usize = 3;
 
 /// Logs once that messages stay in their ring because memory for storing them is exhausted.
 fn warn_of_memory(source: usize) {
@@ -67,7 +67,7 @@ impl Engine {
     /// Reads up to `most` records from the ring of rank `source` and returns their number. If no
     /// memory can be allocated for a message, the message stays in the ring.
     pub(crate) fn read_ring(&mut self, source: usize, most: usize) -> usize {
-        let mut count = 0;
+        let mut count = self.read_short(source, most);
         while count < most {
             let Some(consumer) = self.peers.consumer_mut(source) else { break };
             match consumer.peek() {
@@ -83,6 +83,7 @@ impl Engine {
                         }
                     }
                     count += 1;
+                    count += self.read_short(source, most - count);
                 }
                 Ok(None) => break,
                 Err(()) => {
@@ -120,6 +121,9 @@ impl Engine {
         if is_measured && self.matcher.is_wanted(rank_of(source), record.key) {
             self.deliver_measured(source, record);
             return true;
+        }
+        if self.has_awaited() && !self.matcher.is_wanted(rank_of(source), record.key) {
+            return false;
         }
         let is_accepted = self.accept_message(source, record.key, record.payload);
         if !is_accepted {
