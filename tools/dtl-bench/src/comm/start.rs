@@ -213,8 +213,8 @@ fn one(
         }
     }
     let buffers = Buffers::new(rows, place.ranks as usize);
-    let mut rank =
-        { Rank { ours, peers, place, buffers, probe: probe.ok(), distance: None, row: rows[0] } };
+    let (probe, row) = (probe.ok(), rows[0]);
+    let mut rank = Rank { ours, peers, place, buffers, probe, distance: None, row };
     let lines = rank.measure(rows, wanted)?;
     if place.rank == 0 {
         table::show(&Table { head, lines }, wanted.common.json);

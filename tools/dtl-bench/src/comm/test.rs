@@ -95,6 +95,9 @@ impl Row {
                 rows.push(Row { test, bytes });
             }
         }
+        if rows.is_empty() {
+            return Err("--sizes 0: no bytes have no bandwidth, give another size".to_owned());
+        }
         Ok(rows)
     }
 

@@ -17,6 +17,7 @@ fn rows_are_what_is_asked_for() {
             of(Test::Bandwidth, 12)
         ]
     );
+    assert!(Row::list(&[Test::Bandwidth], &[0]).is_err_and(|text| text.contains("another size")));
     assert!(Row::list(&[Test::Reduce], &[7]).is_err_and(|text| text.contains("multiples of 4")));
     assert!(all.iter().all(|row| 2 * row.window() <= super::super::raw::MOST_STARTED));
 }
