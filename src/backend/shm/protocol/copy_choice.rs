@@ -335,7 +335,9 @@ impl CopyTimes {
     fn new_choice_in(&mut self, index: usize, sizes: Arguments<'_>) -> Option<(String, String)> {
         let class = self.classes.get_mut(index)?;
         let (best, _) = class.best();
-        let is_tried = class.trial.is_none() && class.times.iter().all(|time| time.retry_at > 0);
+        let is_first_trial =
+            class.trial.is_some_and(|trial| class.time(trial.method).ns == UNKNOWN);
+        let is_tried = !is_first_trial && class.times.iter().all(|time| time.retry_at > 0);
         if class.reported == Some(best) || !is_tried {
             return None;
         }
