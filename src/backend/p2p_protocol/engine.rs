@@ -93,7 +93,7 @@ pub(super) struct PeerLink {
     pub(super) in_flight: VecDeque<(OpId, Frame)>,
     /// Number of canceled rendezvous requests that the receiver has answered neither with a
     /// `Forgotten` frame (request dropped) nor with a `Clear` frame.
-    pub(super) withdrawn: usize,
+    pub(super) withdrawn: u32,
     pub(super) is_dead: bool,
 }
 
