@@ -118,7 +118,7 @@ pub(super) struct Link {
     /// Rendezvous sends whose data is being copied in fragments, in round-robin order.
     pub(super) streams: VecDeque<OpId>,
     /// Transfers of large messages from the peer.
-    transfers: TransferTimes,
+    pub(super) transfers: TransferTimes,
     /// Measured times of large messages from the peer; `None` before the first one is measured.
     times: Option<Box<CopyTimes>>,
     /// Whether large messages travel in both directions.
@@ -308,11 +308,6 @@ impl Link {
         let new_choice = times.new_choice(len);
         self.publish(choices);
         new_choice
-    }
-
-    /// Records that a transfer has ended without its last bytes.
-    pub(super) fn break_transfer(&mut self) {
-        self.transfers.break_off();
     }
 
     /// Records that the kernel's copy of a transfer by `method` failed, so that this method is

@@ -85,7 +85,7 @@ const MISSES: u32 = 2;
 /// they are not always the messages at the same positions of a window.
 const SAMPLE: u64 = 21;
 /// Number of messages in succession that are timed. The time of a message of a burst is an average.
-const TIMED: u64 = 6;
+const TIMED: u64 = 7;
 /// One of this many records is measured if it is an eager message. The number is prime, so that the
 /// messages of a regular sequence are measured in turn.
 const EAGER_SAMPLE: u64 = 31;
@@ -270,7 +270,7 @@ impl CopyTimes {
         }
         class.messages += count;
         // The first message too: its end publishes the choice.
-        class.trial.is_some() || class.messages % SAMPLE <= TIMED
+        class.trial.is_some() || class.messages % SAMPLE < TIMED
     }
 
     /// Returns the choices for the next messages.

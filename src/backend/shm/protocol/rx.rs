@@ -117,12 +117,14 @@ impl Engine {
     }
 
     fn accept_eager(&mut self, source: usize, record: &RingRecord) -> bool {
-        let is_measured = record.payload.len() > ORDINARY;
-        if is_measured && self.matcher.is_wanted(rank_of(source), record.key) {
-            self.deliver_measured(source, record);
-            return true;
+        let from = rank_of(source);
+        if record.payload.len() > ORDINARY {
+            if let Some(id) = self.matcher.take_posted(from, record.key) {
+                self.deliver_measured(id, source, record);
+                return true;
+            }
         }
-        if self.has_awaited() && !self.matcher.is_wanted(rank_of(source), record.key) {
+        if self.has_awaited() && !self.matcher.is_wanted(from, record.key) {
             return false;
         }
         let is_accepted = self.accept_message(source, record.key, record.payload);
@@ -132,13 +134,13 @@ impl Engine {
         is_accepted
     }
 
-    /// Copies the eager message `record` to the receive buffer of the posted receive that matches,
-    /// and records the time if its copies are measured.
+    /// Copies the eager message `record` to the buffer of receive `id`, and records the time if its
+    /// copies are measured.
     #[inline(never)]
-    fn deliver_measured(&mut self, source: usize, record: &RingRecord) {
+    fn deliver_measured(&mut self, id: OpId, source: usize, record: &RingRecord) {
         let consumer = self.peers.consumer(source);
         let measured = consumer.and_then(|consumer| EagerCopy::begin(consumer, record));
-        self.accept_message(source, record.key, record.payload);
+        self.deliver(id, source, record.key, record.payload);
         measured.iter().for_each(|copy| self.end_eager(source, copy));
     }
 
@@ -391,7 +393,7 @@ impl Engine {
         if taken.source == source {
             let (word, size) = (taken.word, taken.offer.size);
             if let Some(link) = self.peers.link_mut(source) {
-                link.break_transfer();
+                link.transfers.break_off();
             }
             let status = i32::try_from(status).ok().filter(|status| is_status(*status));
             self.operations

@@ -96,7 +96,9 @@ impl Row {
             }
         }
         if rows.is_empty() {
-            return Err("--sizes 0: no bytes have no bandwidth, give another size".to_owned());
+            return Err(
+                "a bandwidth needs messages of more than 0 bytes: give another size".to_owned()
+            );
         }
         Ok(rows)
     }
