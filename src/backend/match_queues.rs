@@ -99,6 +99,22 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.put(posted);
     }
 
+    /// Appends a receive that names its source, if no unexpected message from that source is
+    /// queued. Returns false, without any effect, if there is one, if the receive is from
+    /// DTL_ANY_SOURCE, or if the source has no queues yet.
+    #[inline]
+    pub fn post_first(&mut self, select: Selector, what: P) -> bool {
+        let serial = self.next + 1;
+        match self.queues_mut(select.source) {
+            Some(queues) if queues.unexpected.is_empty() => {
+                queues.posted.push_back(PostedReceive { serial, select, what });
+                self.next = serial;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Assigns the next serial number to a receive, without queueing the receive.
     pub fn place(&mut self, select: Selector, what: P) -> PostedReceive<P> {
         PostedReceive { serial: self.serial(), select, what }
@@ -153,6 +169,11 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.posted_any.is_empty() && self.queues(source).is_none_or(is_empty)
     }
 
+    /// Returns true if a receive from `source` is posted; one from DTL_ANY_SOURCE does not count.
+    pub fn has_posted(&self, source: i32) -> bool {
+        self.queues(source).is_some_and(|queues| !queues.posted.is_empty())
+    }
+
     /// Returns true if a posted receive matches a message from `source` with match bits `word`.
     pub fn is_wanted(&self, source: i32, word: u64) -> bool {
         self.find_posted(source, word).is_some()
@@ -163,13 +184,23 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.take_placed(source, word).map(|posted| posted.what)
     }
 
+    /// Returns the queue of posted receives that name `source`, if no receive from DTL_ANY_SOURCE
+    /// is posted. A message from `source` that its first receive matches is for that receive.
+    #[inline]
+    pub fn posted_from(&mut self, source: i32) -> Option<&mut VecDeque<PostedReceive<P>>> {
+        if self.posted_any.is_empty() {
+            self.queues_mut(source).map(|queues| &mut queues.posted)
+        } else {
+            None
+        }
+    }
+
     /// Removes and returns the first posted receive that matches a message, with its serial number;
     /// `None` if none matches. If the message is canceled later, the caller can requeue the receive
     /// with [`Matcher::put`].
     pub fn take_placed(&mut self, source: i32, word: u64) -> Option<PostedReceive<P>> {
-        if self.posted_any.is_empty() {
+        if let Some(queue) = self.posted_from(source) {
             // Usually the first receive matches.
-            let queue = &mut self.queues_mut(source)?.posted;
             if queue.front()?.select.takes(source, word) {
                 return queue.pop_front();
             }

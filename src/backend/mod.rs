@@ -13,8 +13,8 @@
 //! - `mpi`: transport over an installed MPI library
 //! - `rdma`: transport over RDMA verbs
 //! - `hier`: shared memory within nodes, another transport between nodes
-//! - `p2p_protocol`: matching and rendezvous protocol over a transport that provides only send and
-//!   receive
+//! - `p2p`: point-to-point protocol, generic over the link
+//! - `p2p_protocol`: link of `p2p` over a raw transport that provides only send and receive
 //! - `match_queues`: posted receives and unexpected messages
 //! - `op_table`: table of a transport's operations in flight
 //! - `reg_table`: memory registrations that a transport keeps for later messages
@@ -42,6 +42,7 @@ pub mod null;
 pub mod op_table;
 pub mod opencl;
 mod os_error;
+mod p2p;
 pub mod p2p_protocol;
 pub mod peer_map;
 pub mod plugin;

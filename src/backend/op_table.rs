@@ -18,6 +18,19 @@ struct OpSlot<T> {
     what: Option<T>,
 }
 
+impl<T> OpSlot<T> {
+    /// Adds the slot, whose operation `id` has been removed, to the list of free slots.
+    #[inline]
+    fn recycle(&mut self, id: OpId, free: &mut Vec<u32>) {
+        // A slot with exhausted generations is not reused.
+        if let Some(generation) = self.generation.checked_add(1) {
+            self.generation = generation;
+            // `grow` reserved space in `free` for the index of every slot.
+            free.push(id.0 as u32);
+        }
+    }
+}
+
 /// Initial capacity, in operations; beyond that the table grows.
 const ROOM: usize = 256;
 
@@ -27,7 +40,8 @@ impl<T> Operations<T> {
     pub fn add(&mut self, what: T) -> Result<OpId> {
         if let Some(index) = self.free.pop() {
             if let Some(slot) = self.slots.get_mut(index as usize) {
-                slot.what = Some(what);
+                // Written in place, because a free slot has no operation to be dropped.
+                slot.what.get_or_insert(what);
                 return Ok(id_of(index, slot.generation));
             }
         }
@@ -65,15 +79,10 @@ impl<T> Operations<T> {
 
     /// Removes and returns an operation and invalidates its ID; `None` if already removed.
     pub fn remove(&mut self, id: OpId) -> Option<T> {
-        let index = slot_of(id);
-        let slot = self.slots.get_mut(index).filter(|slot| slot.generation == generation_of(id))?;
+        let slot =
+            self.slots.get_mut(slot_of(id)).filter(|slot| slot.generation == generation_of(id))?;
         let what = slot.what.take()?;
-        // A slot with exhausted generations is not reused.
-        if let Some(generation) = slot.generation.checked_add(1) {
-            slot.generation = generation;
-            // `grow` reserved space in `free` for the index of every slot.
-            self.free.push(u32::try_from(index).ok()?);
-        }
+        slot.recycle(id, &mut self.free);
         Some(what)
     }
 
@@ -122,14 +131,21 @@ impl<S, R, U> Operations<Operation<S, R, U>> {
     /// If an operation is complete, stores its completion, removes the operation and returns true.
     #[inline]
     pub fn test(&mut self, id: OpId, completion: &mut Completion) -> Result<bool> {
-        match self.get(id) {
-            None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", id.0),
-            Some(&Operation::Done(done)) => {
-                self.remove(id);
-                *completion = done;
+        let slot =
+            self.slots.get_mut(slot_of(id)).filter(|slot| slot.generation == generation_of(id));
+        match slot {
+            Some(slot @ OpSlot { what: Some(Operation::Done(_)), .. }) => {
+                // Not moved out by `remove`: a copy of the whole operation takes longer than the
+                // rest of the test.
+                if let Some(Operation::Done(done)) = slot.what {
+                    *completion = done;
+                }
+                slot.what = None;
+                slot.recycle(id, &mut self.free);
                 Ok(true)
             }
-            Some(_) => Ok(false),
+            Some(OpSlot { what: Some(_), .. }) => Ok(false),
+            _ => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", id.0),
         }
     }
 

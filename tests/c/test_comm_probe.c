@@ -246,6 +246,92 @@ static void test_some_of_many(void) {
     CHECK(infos[0].status == DTL_SUCCESS && infos[1].status == DTL_ERROR_INVALID_HANDLE);
 }
 
+/* Starts the requests of a list: every eighth is null, others are persistent, from any source or on the communicator
+ * `other`. The barrier is not complete before all ranks have started it, and the message for SHORT does not fit. */
+enum { MIXED = 40, BARRIER = 5, SHORT = 23, SENT = 38 };
+static void start_mixed(dtl_comm_t other, int32_t *in, dtl_request_t *list) {
+    static int32_t out[2];
+    int32_t i, source;
+    out[0] = out[1] = me;
+    for (i = 0; i < MIXED; i++) {
+        dtl_comm_t on = i % 8 == 3 ? other : comm;
+        source = i % 8 == 2 ? DTL_ANY_SOURCE : before;
+        in[i] = -1, list[i] = DTL_REQUEST_NULL;
+        if (i == BARRIER) CHECK_OK(dtl_comm_ibarrier(comm, &list[i]));
+        else if (i == SENT) CHECK_OK(dtl_comm_isend(comm, out, 1, DTL_DTYPE_INT32, next, 99, &list[i]));
+        else if (i % 8 == 1) CHECK_OK(dtl_comm_recv_init(comm, &in[i], 1, DTL_DTYPE_INT32, source, 100 + i, &list[i]));
+        else if (i % 8 != 0) CHECK_OK(dtl_comm_irecv(on, &in[i], 1, DTL_DTYPE_INT32, source, 100 + i, &list[i]));
+        if (i % 8 == 1) CHECK_OK(dtl_request_start(list[i]));
+    }
+    CHECK_OK(dtl_comm_barrier(comm));
+    for (i = 0; i < MIXED; i++) {
+        if (i == BARRIER || i == SENT || i % 8 == 0) continue;
+        CHECK_OK(dtl_comm_send(i % 8 == 3 ? other : comm, out, i == SHORT ? 2 : 1, DTL_DTYPE_INT32, next, 100 + i));
+    }
+    CHECK_OK(dtl_comm_send(comm, out, 1, DTL_DTYPE_INT32, next, 98));
+    /* Once the last message is there, so are all others. */
+    for (i = 98; i <= 99; i++) CHECK_OK(dtl_comm_recv(comm, &source, 1, DTL_DTYPE_INT32, before, i, NULL));
+}
+
+static void end_mixed(const int32_t *in, dtl_request_t *list) {
+    int32_t i;
+    for (i = 0; i < MIXED; i++) {
+        CHECK((i % 8 == 1) == (list[i].id != 0));
+        if (i % 8 != 0 && i != BARRIER && i != SENT && i != SHORT) CHECK(in[i] == before);
+        CHECK_OK(dtl_request_destroy(list[i]));
+    }
+}
+
+/* Waits for lists of more requests than one call of the transport tests. */
+static void test_mixed_lists(void) {
+    int32_t in[MIXED], i, done = 0, last = -1, seen = 0, is_last;
+    dtl_status_t status;
+    dtl_request_t list[MIXED];
+    dtl_recv_info_t infos[MIXED];
+    uint64_t index, count, indices[MIXED];
+    dtl_comm_t other;
+    CHECK_OK(dtl_comm_dup(comm, &other));
+    start_mixed(other, in, list);
+    for (;;) {
+        status = dtl_request_wait_any(list, MIXED, MILLISECONDS(60000), &index, &infos[0]);
+        if (index == DTL_NO_INDEX) break;
+        CHECK(status == (index == SHORT ? DTL_ERROR_TRUNCATED : DTL_SUCCESS) && index % 8 != 0);
+        if (index != BARRIER) {
+            CHECK((int32_t)index > last);
+            last = (int32_t)index;
+        }
+        seen++;
+    }
+    CHECK(status == DTL_SUCCESS && seen == MIXED - MIXED / 8);
+    end_mixed(in, list);
+    start_mixed(other, in, list);
+    for (seen = 0; seen < MIXED - MIXED / 8; seen += (int32_t)count) {
+        status = dtl_request_wait_some(list, MIXED, MILLISECONDS(60000), &count, indices, infos);
+        for (i = 0, is_last = 0; i < (int32_t)count; i++) {
+            CHECK(i == 0 || indices[i] > indices[i - 1]);
+            if (indices[i] == SHORT) is_last = 1;
+            CHECK(infos[i].status == (indices[i] == SHORT ? DTL_ERROR_TRUNCATED : DTL_SUCCESS));
+        }
+        CHECK(seen > 0 || count >= MIXED - MIXED / 8 - 1);
+        CHECK(status == (is_last ? DTL_ERROR_TRUNCATED : DTL_SUCCESS));
+        if (is_last) CHECK_TEXT("requests[23]");
+    }
+    end_mixed(in, list);
+    start_mixed(other, in, list);
+    while (!done) status = dtl_request_test_all(list, MIXED, &done, infos);
+    CHECK(status == DTL_ERROR_TRUNCATED);
+    CHECK_TEXT("requests[23]");
+    for (i = 0; i < MIXED; i++) {
+        if (i % 8 != 0) CHECK(infos[i].status == (i == SHORT ? DTL_ERROR_TRUNCATED : DTL_SUCCESS));
+    }
+    end_mixed(in, list);
+    start_mixed(other, in, list);
+    CHECK_STATUS(dtl_request_wait_all(list, MIXED, MILLISECONDS(60000), infos), DTL_ERROR_TRUNCATED);
+    CHECK_TEXT("requests[23]");
+    end_mixed(in, list);
+    CHECK_OK(dtl_comm_destroy(other));
+}
+
 static void *destroy_request(void *request) {
     CHECK_OK(dtl_request_destroy(*(dtl_request_t *)request));
     return NULL;
@@ -349,6 +435,7 @@ int main(int argc, char **argv) {
     test_replace();
     test_persistent();
     test_some_of_many();
+    test_mixed_lists();
     test_not_received();
     test_probed_and_withdrawn();
     CHECK_OK(dtl_comm_barrier(comm));

@@ -126,6 +126,27 @@ ROW(shm_window_8)
     }
 }
 
+/* A message for one of eight receives, and the wait for any of them. */
+ROW(shm_wait_any_8)
+{
+    enum { LIST = 8 };
+    uint64_t there = 5, here[LIST], index;
+    dtl_request_t receives[LIST];
+    for (int k = 0; k < LIST; k++) {
+        DTL_CHECK(dtl_comm_irecv(shm[1], &here[k], 1, DTL_DTYPE_UINT64, 0, k, &receives[k]));
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        int tag = i % LIST;
+        DTL_CHECK(dtl_comm_send(shm[0], &there, 1, DTL_DTYPE_UINT64, 1, tag));
+        DTL_CHECK(dtl_request_wait_any(receives, LIST, DTL_TIMEOUT_INFINITE, &index, NULL));
+        if (index != (uint64_t)tag) abort();
+        DTL_CHECK(dtl_comm_irecv(shm[1], &here[tag], 1, DTL_DTYPE_UINT64, 0, tag, &receives[tag]));
+    }
+    for (int k = 0; k < LIST; k++) {
+        DTL_CHECK(dtl_request_destroy(receives[k]));
+    }
+}
+
 /* The wait for a receive that is complete. prepare_wait starts the receives. */
 static void prepare_wait(void)
 {
@@ -482,6 +503,7 @@ static void other_kinds(void)
     warm_shm_send_recv_8(), row_shm_send_recv_8();
     warm_shm_bcast_8(), row_shm_bcast_8();
     warm_shm_window_8(), row_shm_window_8();
+    warm_shm_wait_any_8(), row_shm_wait_any_8();
     for (int rank = 0; rank < 2; rank++) {
         DTL_CHECK(dtl_comm_destroy(shm[rank]));
     }

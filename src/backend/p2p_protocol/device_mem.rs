@@ -9,6 +9,7 @@
 use super::engine::{Engine, Operation};
 use super::frame::INLINE;
 use super::{P2pTransport, SharedEngine, closed};
+use crate::backend::p2p::P2pEngine;
 use crate::error::Result;
 use crate::runtime::component::{
     Dest, DeviceBuffer, DeviceMemory, Direct, Hold, HostShadow, MemoryExport, MemoryPlace, OpId,
@@ -117,6 +118,7 @@ impl Direct for P2pTransport {
 
     fn isend(&self, data: DeviceBuffer<'_>, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
         self.engine.with(|engine| {
+            engine.check_working()?;
             let op = engine.isend(data.host, Dest { rank: dest, word }, mode)?;
             engine.add_shadow(op, data.shadow);
             Ok(op)
@@ -125,7 +127,7 @@ impl Direct for P2pTransport {
 
     fn irecv(&self, data: DeviceBuffer<'_>, select: Selector) -> Result<OpId> {
         self.engine.with(|engine| {
-            let op = engine.irecv(data.host, select)?;
+            let op = engine.irecv(data.host, select, ())?;
             engine.add_shadow(op, data.shadow);
             Ok(op)
         })

@@ -1,4 +1,4 @@
-//! Start and cancellation of operations.
+//! Operations over a raw transport, which is the link of the protocol in `backend::p2p`.
 //!
 //! Up to `INLINE` bytes are sent in an Eager frame; the send completes once they are copied to the
 //! frame. Larger and synchronous messages use rendezvous: the sender sends an Offer frame (RTS).
@@ -21,12 +21,15 @@ use super::rma::OpenWindow;
 use super::{RxFrame, Wire, recv_fast};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::backend::match_queues::{Matcher, PostedReceive, UnexpectedMessage};
-use crate::backend::op_table::{self, Operations};
+use crate::backend::match_queues::{Matcher, PostedReceive};
+use crate::backend::op_table::Operations;
+use crate::backend::p2p::{
+    self, LinkArrival, LinkOperation, P2pEngine, P2pLink, SendOutcome, SendQueue,
+};
 use crate::backend::peer_map::PeerMap;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result};
 use crate::runtime::comm::coll::{CollArgs, CollCall};
-use crate::runtime::component::{Completion, Dest, MemoryPlace, OpId, Selector, SendMode};
+use crate::runtime::component::{Completion, Dest, MemoryPlace, OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
 
@@ -84,21 +87,19 @@ pub(super) struct Engine {
 /// Queued and in-flight messages to one rank.
 #[derive(Default)]
 pub(super) struct PeerLink {
-    pub(super) answers: VecDeque<Control>,
-    /// Sends that are waiting for send resources, in posting order.
-    pub(super) starts: VecDeque<OpId>,
+    /// Control messages, and sends that are waiting for send resources.
+    pub(super) queue: SendQueue<Control>,
     /// Frames whose send on the `Wire` is not complete.
     pub(super) in_flight: VecDeque<(OpId, Frame)>,
     /// Number of canceled rendezvous requests that the receiver has answered neither with a
     /// `Forgotten` frame (request dropped) nor with a `Clear` frame.
-    pub(super) withdrawn: usize,
-    pub(super) is_listed: bool,
+    pub(super) withdrawn: u32,
     pub(super) is_dead: bool,
 }
 
 impl PeerLink {
     pub(super) fn has_work(&self) -> bool {
-        !(self.answers.is_empty() && self.starts.is_empty() && self.in_flight.is_empty())
+        !(self.queue.is_empty() && self.in_flight.is_empty())
     }
 }
 
@@ -127,20 +128,15 @@ pub(super) struct Payload {
 }
 
 /// Operation in flight.
-pub(super) type Operation = op_table::Operation<Send, Receive, Arrival>;
+pub(super) type Operation = LinkOperation<Engine>;
+pub(super) type Send = p2p::Send<Engine>;
+pub(super) type Receive = p2p::Receive<Engine>;
+pub(super) type Arrival = LinkArrival<Engine>;
 
-#[derive(Clone, Copy)]
-pub(super) struct Send {
-    pub(super) dest: usize,
-    pub(super) word: u64,
-    pub(super) data: Region,
-    pub(super) mode: SendMode,
-    pub(super) stage: SendStage,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum SendStage {
     /// Waiting for send resources, or (if the destination is this rank) for a matching receive.
+    #[default]
     Queued,
     /// The rendezvous request has been sent to the receiver.
     Offered,
@@ -148,17 +144,6 @@ pub(super) enum SendStage {
     Cleared,
     /// The payload transfer is in progress on the `Wire`.
     Moving,
-}
-
-pub(super) struct Receive {
-    pub(super) into: Region,
-    /// Source specified for the receive (a rank or DTL_ANY_SOURCE).
-    pub(super) source: i32,
-    /// Position in the posting order, stored when the receive matches a message, so that the
-    /// receive can return to it. `None` before the match, and for the receive of a message that a
-    /// matched probe has matched.
-    pub(super) place: Option<PostedReceive<OpId>>,
-    pub(super) taken: Option<TakenOffer>,
 }
 
 /// Rendezvous request that a receive has matched.
@@ -169,6 +154,9 @@ pub(super) struct TakenOffer {
     pub(super) offer: RndvOffer,
     /// Tag of the payload on the `Wire`; `None` until the receive for the payload is posted.
     pub(super) payload: Option<u32>,
+    /// Position of the receive in the posting order, to which it returns if the sender cancels the
+    /// request; `None` for the receive of a message that a matched probe has matched.
+    pub(super) place: Option<PostedReceive<OpId>>,
 }
 
 /// Content of an Offer frame: message size and the sender's operation ID.
@@ -178,31 +166,18 @@ pub(super) struct RndvOffer {
     pub(super) send: u64,
 }
 
-/// Unexpected message: no matching receive is posted yet.
-pub(super) enum Arrival {
-    /// A complete message with its bytes.
-    Held(MessageBytes),
-    Offered(RndvOffer),
-    /// A message from this rank to itself, represented by the ID of its send.
-    Own(OpId),
-}
-
 /// Stored bytes of an unexpected message.
 pub(super) enum MessageBytes {
     Copied(Scratch),
-    /// The received frame and the message size; used if no memory was available for a copy.
-    Framed(Frame, usize),
+    /// The received frame; used if no memory was available for a copy.
+    Framed(Frame),
     /// A frame in the memory of the `Wire`; used if no memory was available for a copy.
     Lent(RxFrame),
 }
 
-impl MessageBytes {
-    pub(super) fn region(&mut self) -> Region {
-        match self {
-            MessageBytes::Copied(copy) => copy.region(),
-            MessageBytes::Framed(frame, size) => frame.payload(*size),
-            MessageBytes::Lent(lent) => lent.bytes,
-        }
+impl From<Scratch> for MessageBytes {
+    fn from(copy: Scratch) -> Self {
+        MessageBytes::Copied(copy)
     }
 }
 
@@ -230,13 +205,6 @@ impl PendingCall {
         let &PendingCall { ref args, context, is_deterministic, place } = self;
         CollCall { args, context, is_deterministic, place }
     }
-}
-
-/// Outcome of an attempt to start an operation on the `Wire`.
-pub(super) enum SendOutcome {
-    Yes,
-    NoRoom,
-    Failed(Error),
 }
 
 impl Engine {
@@ -279,22 +247,6 @@ impl Engine {
         ))
     }
 
-    pub(super) fn check_rank(&self, rank: i32) -> Result<usize> {
-        match usize::try_from(rank) {
-            Ok(index) if index < self.links.ranks() => Ok(index),
-            _ => fail!(
-                DTL_ERROR_INVALID_RANK,
-                "rank {rank} is not in 0 … {}",
-                self.links.ranks() - 1
-            ),
-        }
-    }
-
-    /// Completes operation `id` with an error status; `peer` is the completion's source.
-    pub(super) fn finish_failed(&mut self, id: OpId, peer: usize, status: dtl_status_t) {
-        self.operations.finish(id, done(peer, status, 0, 0));
-    }
-
     /// If an operation is complete, stores its completion, removes the operation and returns true.
     #[inline]
     pub(super) fn test(&mut self, id: OpId, completion: &mut Completion) -> Result<bool> {
@@ -305,223 +257,152 @@ impl Engine {
         Ok(is_over)
     }
 
-    // ---- starting ----
-
-    pub(super) fn isend(&mut self, data: Region, to: Dest, mode: SendMode) -> Result<OpId> {
-        self.check_working()?;
-        let (dest, word) = (self.check_rank(to.rank)?, to.word);
-        if dest == self.rank {
-            return self.send_to_self(data, word, mode);
-        }
-        let Some(link) = self.links.make(dest).filter(|link| !link.is_dead) else {
-            let failed = done(dest, DTL_ERROR_RANK_FAILURE, word, 0);
-            return self.operations.add(Operation::Done(failed));
-        };
-        // The send must not overtake earlier messages, nor the cancellation of a message.
-        let queued = |link: &PeerLink| !link.starts.is_empty() || !link.answers.is_empty();
-        let waits = queued(link) && {
-            self.progress()?;
-            self.links.get(dest).is_some_and(queued)
-        };
-        let send = Send { dest, word, data, mode, stage: SendStage::Queued };
-        let id = self.operations.add(Operation::Send(send))?;
-        match if waits { SendOutcome::NoRoom } else { self.start(dest, id) } {
-            SendOutcome::Yes => {}
-            SendOutcome::NoRoom => {
-                if let Some(link) = self.links.get_mut(dest) {
-                    link.starts.push_back(id);
-                }
-                self.list(dest);
-            }
-            SendOutcome::Failed(error) if error.status() == DTL_ERROR_RANK_FAILURE => {
-                self.finish_failed(id, dest, DTL_ERROR_RANK_FAILURE);
-            }
-            SendOutcome::Failed(error) => {
-                self.operations.remove(id);
-                return Err(error);
-            }
-        }
-        Ok(id)
-    }
-
     /// Sends a short standard-mode message immediately if nothing is queued for `dest`; otherwise
     /// calls `isend`.
     #[inline]
     pub(super) fn start_send(&mut self, data: Region, to: Dest, mode: SendMode) -> Result<OpId> {
         let (rank, word) = (index_of(to.rank), to.word);
-        let is_free =
-            |link: &PeerLink| !link.is_dead && link.starts.is_empty() && link.answers.is_empty();
+        let is_free = |link: &PeerLink| !link.is_dead && link.queue.is_empty();
         let is_quick = mode == SendMode::Standard && data.len() <= INLINE && self.broken.is_none();
         if is_quick && self.links.get(rank).is_some_and(is_free) {
             if let SendOutcome::Yes = self.send_message(rank, word, data) {
                 return Ok(OpId::COMPLETED);
             }
         }
-        self.isend(data, to, mode)
-    }
-
-    fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {
-        let over = done(self.rank, DTL_SUCCESS, word, data.len() as u64);
-        if let Some(posted) = self.matcher.take_posted(rank_of(self.rank), word) {
-            self.deliver(posted, self.rank, word, data);
-            return self.operations.add(Operation::Done(over));
-        }
-        let is_copied = data.len() <= INLINE && mode != SendMode::Synchronous;
-        let copy = if is_copied { Scratch::copy_of(data) } else { None };
-        let (id, arrival) = match copy {
-            Some(copy) => (
-                self.operations.add(Operation::Done(over))?,
-                Arrival::Held(MessageBytes::Copied(copy)),
-            ),
-            None => {
-                let send = Send { dest: self.rank, word, data, mode, stage: SendStage::Queued };
-                let id = self.operations.add(Operation::Send(send))?;
-                (id, Arrival::Own(id))
-            }
-        };
-        self.matcher.arrive(rank_of(self.rank), word, arrival);
-        Ok(id)
-    }
-
-    pub(super) fn irecv(&mut self, into: Region, select: Selector) -> Result<OpId> {
-        if select.source != DTL_ANY_SOURCE {
-            self.check_rank(select.source)?;
-        }
-        // If this thread may not call the wire, this fails before a receive is posted for which the
-        // thread could not wait.
-        self.progress()?;
         self.check_working()?;
-        let receive = Receive { into, source: select.source, place: None, taken: None };
-        let id = self.operations.add(Operation::Receive(receive))?;
-        let place = self.matcher.place(select, id);
-        self.find_message(place);
-        Ok(id)
-    }
-
-    /// Starts the receive `place` if a matching unexpected message is queued. If there is no such
-    /// message, fails the receive if its source has failed, and otherwise posts the receive at its
-    /// position in the posting order.
-    pub(super) fn find_message(&mut self, place: PostedReceive<OpId>) {
-        let id = place.what;
-        if let Some(message) = self.matcher.take_unexpected(&place.select) {
-            self.keep_place(place);
-            self.give(id, message);
-        } else if let Some(rank) = self.gone(place.select.source) {
-            self.finish_failed(id, rank, DTL_ERROR_RANK_FAILURE);
-        } else {
-            let source = place.select.source;
-            self.matcher.put(place);
-            // The wire already connects to ranks to which messages were sent.
-            if source != DTL_ANY_SOURCE && self.links.get(index_of(source)).is_none() {
-                self.wire.awaits(source);
-            }
-        }
-    }
-
-    pub(super) fn keep_place(&mut self, place: PostedReceive<OpId>) {
-        if let Some(Operation::Receive(receive)) = self.operations.get_mut(place.what) {
-            receive.place = Some(place);
-        }
-    }
-
-    /// Returns `source` if that rank failed, so that a receive from it cannot complete, else
-    /// `None`. (The communicator decides whether a failure ends an any-source receive, because it
-    /// has the member list.)
-    pub(super) fn gone(&self, source: i32) -> Option<usize> {
-        self.links.get(index_of(source)).filter(|link| link.is_dead).map(|_| index_of(source))
-    }
-
-    /// Starts the transfer of `message` into the buffer of receive `id`.
-    pub(super) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
-        let source = index_of(message.source);
-        match message.what {
-            Arrival::Held(mut bytes) => {
-                self.deliver(id, source, message.match_bits, bytes.region());
-                match bytes {
-                    MessageBytes::Copied(_) => {}
-                    MessageBytes::Framed(frame, _) => self.pool.push(frame),
-                    MessageBytes::Lent(lent) => self.give_back(&lent),
-                }
-            }
-            Arrival::Own(send) => self.deliver_own(id, send),
-            Arrival::Offered(offer) => self.begin(id, source, message.match_bits, offer),
-        }
-    }
-
-    pub(super) fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
-        if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
-            into.copy_from(data);
-            let size = data.len() as u64;
-            self.operations.finish(id, done(source, fitting(size, into), word, size));
-        }
-    }
-
-    fn deliver_own(&mut self, id: OpId, send: OpId) {
-        if let Some(&Operation::Send(Send { word, data, .. })) = self.operations.get(send) {
-            self.deliver(id, self.rank, word, data);
-            self.operations.finish(send, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
-        }
-    }
-
-    /// Matches a rendezvous request with receive operation `id`. The next call to `progress` posts
-    /// the receive for the payload and sends Clear (clear to send).
-    pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: RndvOffer) {
-        if let Some(Operation::Receive(receive)) = self.operations.get_mut(id) {
-            receive.taken = Some(TakenOffer { source, word, offer, payload: None });
-            self.answer(source, Control::Clear(id));
-        }
-    }
-
-    pub(super) fn answer(&mut self, dest: usize, answer: Control) {
-        if let Some(link) = self.links.make(dest).filter(|link| !link.is_dead) {
-            link.answers.push_back(answer);
-            self.list(dest);
-        }
-    }
-
-    pub(super) fn list(&mut self, rank: usize) {
-        if let Some(link) = self.links.get_mut(rank).filter(|link| !link.is_listed) {
-            link.is_listed = true;
-            self.listed.push(rank);
-        }
+        self.isend(data, to, mode)
     }
 
     /// Cancels an operation if that is still possible; then the operation completes with CANCELED.
     pub(super) fn cancel(&mut self, id: OpId) {
-        let own = rank_of(self.rank);
-        let withdrawn = match self.operations.get(id) {
-            Some(&Operation::Receive(Receive { source, taken: None, .. })) => {
-                self.matcher.cancel(source, &id)
-            }
-            Some(&Operation::Send(Send { dest, .. })) if dest == self.rank => {
-                let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
-                self.operations.cancel_message(&mut self.matcher, own, is)
-            }
-            Some(&Operation::Send(send)) => self.cancel_send(id, &send),
-            Some(Operation::Collective) => return self.cancel_collective(id),
-            _ => false,
-        };
-        if withdrawn {
-            self.operations.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
+        if let Some(Operation::Collective) = self.operations.get(id) {
+            self.cancel_collective(id);
+        } else if self.withdraw(id) {
             // Notifies the receiver soon. If this thread may not call the wire, a later call does
             // that.
             drop(self.progress());
         }
     }
+}
 
-    fn cancel_send(&mut self, id: OpId, send: &Send) -> bool {
-        let Some(link) = self.links.get_mut(send.dest) else { return false };
-        match send.stage {
-            SendStage::Queued => link.starts.retain(|start| *start != id),
+impl P2pLink for Engine {
+    type Stage = SendStage;
+    type Filling = ();
+    type Taken = TakenOffer;
+    type Action = ();
+    type Offer = RndvOffer;
+    type Bytes = MessageBytes;
+    type Answer = Control;
+    const EAGER: usize = INLINE;
+
+    fn ranks(&self) -> (usize, usize) {
+        (self.rank, self.links.ranks())
+    }
+
+    fn queues(&self) -> (&Operations<Operation>, &Matcher<OpId, Arrival>) {
+        (&self.operations, &self.matcher)
+    }
+
+    fn queues_mut(&mut self) -> (&mut Operations<Operation>, &mut Matcher<OpId, Arrival>) {
+        (&mut self.operations, &mut self.matcher)
+    }
+
+    fn send_queue(&mut self, rank: usize) -> Option<&mut SendQueue<Control>> {
+        let link = self.links.make(rank).filter(|link| !link.is_dead);
+        link.map(|link| &mut link.queue)
+    }
+
+    fn listed(&mut self) -> &mut Vec<usize> {
+        &mut self.listed
+    }
+
+    fn gone(&self, source: i32) -> Option<usize> {
+        self.links.get(index_of(source)).filter(|link| link.is_dead).map(|_| index_of(source))
+    }
+
+    /// If this thread may not call the wire, this fails before a receive is posted for which the
+    /// thread could not wait.
+    fn prepare(&mut self) -> Result<()> {
+        self.progress()?;
+        self.check_working()
+    }
+
+    /// A send must overtake neither earlier messages nor the cancellation of a message.
+    fn connect(&mut self, dest: usize) -> Result<bool> {
+        let queued =
+            |engine: &mut Engine| engine.send_queue(dest).is_some_and(|queue| !queue.is_empty());
+        Ok(queued(self) && {
+            self.progress()?;
+            queued(self)
+        })
+    }
+
+    fn try_start(&mut self, dest: usize, id: OpId) -> SendOutcome {
+        self.start(dest, id)
+    }
+
+    fn try_answer(&mut self, dest: usize, answer: Control) -> bool {
+        self.send_answer(dest, answer)
+    }
+
+    /// The next call to `progress` posts the receive for the payload and sends Clear (clear to
+    /// send).
+    fn transfer(
+        &mut self,
+        id: OpId,
+        source: usize,
+        word: u64,
+        offer: RndvOffer,
+        place: Option<PostedReceive<OpId>>,
+    ) {
+        if let Some(Operation::Receive(receive)) = self.operations.get_mut(id) {
+            receive.taken = Some(TakenOffer { source, word, offer, payload: None, place });
+            self.queue_answer(source, Control::Clear(id));
+        }
+    }
+
+    fn cancel_send(&mut self, id: OpId, dest: usize, stage: SendStage) -> bool {
+        let Some(link) = self.links.get_mut(dest) else { return false };
+        match stage {
+            SendStage::Queued => link.queue.starts.retain(|start| *start != id),
             SendStage::Offered => {
                 link.withdrawn += 1;
-                self.answer(send.dest, Control::Tell(FrameKind::Withdraw, id.0));
+                self.queue_answer(dest, Control::Tell(FrameKind::Withdraw, id.0));
             }
             SendStage::Cleared => {
-                return link.answers.iter_mut().any(|answer| answer.cancel_payload(id));
+                let mut answers = link.queue.answers.iter_mut();
+                return answers.any(|answer| answer.cancel_payload(id));
             }
             SendStage::Moving => return false,
         }
         true
+    }
+
+    fn size_of(&self, _source: usize, offer: &RndvOffer) -> Option<u64> {
+        Some(offer.size)
+    }
+
+    fn region(bytes: &mut MessageBytes, size: usize) -> Region {
+        match bytes {
+            MessageBytes::Copied(copy) => copy.region(),
+            MessageBytes::Framed(frame) => frame.payload(size),
+            MessageBytes::Lent(lent) => lent.bytes,
+        }
+    }
+
+    fn release(&mut self, bytes: MessageBytes) {
+        match bytes {
+            MessageBytes::Copied(_) => {}
+            MessageBytes::Framed(frame) => self.pool.push(frame),
+            MessageBytes::Lent(lent) => self.give_back(&lent),
+        }
+    }
+
+    /// The wire already connects to ranks to which messages were sent.
+    fn awaits(&mut self, source: i32, is_probe: bool) {
+        let is_new = source != DTL_ANY_SOURCE && self.links.get(index_of(source)).is_none();
+        if is_probe || is_new {
+            self.wire.awaits(source);
+        }
     }
 }

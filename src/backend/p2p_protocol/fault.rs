@@ -1,7 +1,8 @@
 //! Failure handling: failed ranks, and failures of the raw transport (`Wire`).
 
-use super::engine::{Arrival, Engine, Operation, Receive, Send, SendStage, index_of, rank_of};
+use super::engine::{Engine, Operation, Receive, SendStage, index_of, rank_of};
 use crate::abi::status::*;
+use crate::backend::p2p::P2pEngine;
 use crate::error::status_name;
 use crate::runtime::component::{Completion, OpId};
 
@@ -175,30 +176,15 @@ impl Engine {
         let Some(link) = self.links.make(rank).filter(|link| !link.is_dead) else { return };
         link.is_dead = true;
         link.withdrawn = 0;
-        link.answers.clear();
-        link.starts.clear();
+        link.queue.clear();
         self.deaths += 1;
-        // A rendezvous request can no longer be fetched; a complete message can still be received.
-        self.matcher.retain_unexpected(rank_of(rank), |what| !matches!(what, Arrival::Offered(_)));
-        let mut hopeless = self.matcher.take_posted_from(rank_of(rank));
-        let bound = |(id, operation): (OpId, &mut Operation)| {
-            let is_bound = match operation {
-                Operation::Send(Send { dest, stage, .. }) => {
-                    *dest == rank && *stage != SendStage::Moving
-                }
-                Operation::Receive(Receive { taken: Some(taken), .. }) => {
-                    taken.source == rank && taken.payload.is_none()
-                }
-                _ => false,
-            };
-            is_bound.then_some(id)
-        };
-        hopeless.extend(self.operations.iter_mut().filter_map(bound));
-        hopeless.into_iter().for_each(|id| self.finish_failed(id, rank, DTL_ERROR_RANK_FAILURE));
-    }
-
-    pub(super) fn failed_ranks(&self) -> Vec<i32> {
-        (0..self.links.ranks()).filter(|&rank| self.is_dead(rank)).map(rank_of).collect()
+        self.fail_operations(rank, |operation| match operation {
+            Operation::Send(send) => send.dest == rank && send.stage != SendStage::Moving,
+            Operation::Receive(Receive { taken: Some(taken), .. }) => {
+                taken.source == rank && taken.payload.is_none()
+            }
+            _ => false,
+        });
     }
 }
 

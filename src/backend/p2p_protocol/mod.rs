@@ -8,11 +8,10 @@
 //!
 //! In reading order:
 //! - `frame`: format of frames
-//! - `engine`: operations, their start and cancellation
+//! - `engine`: operations over a raw transport, the link of `p2p`
 //! - `tx`: outgoing frames and payloads
 //! - `rx`: incoming frames and payloads
 //! - `recv_fast`: receives that create no operation
-//! - `mprobe`: matched probe
 //! - `fault`: failed ranks and failed raw transports
 //! - `device_mem`: messages in device memory
 //! - `coll`: collectives of the raw transport
@@ -29,7 +28,6 @@ mod frame;
 #[cfg(test)]
 #[path = "tests/mock.rs"]
 mod mock;
-mod mprobe;
 mod recv_fast;
 mod rma;
 mod rma_adapter;
@@ -40,6 +38,7 @@ mod tests;
 mod tx;
 
 use super::match_queues::Matcher;
+use super::p2p::P2pEngine;
 use super::peer_map::BYTES_PER_RANK;
 use crate::abi::status::{DTL_ERROR_BUSY, dtl_status_t};
 use crate::error::{Error, Result, fail, failure};
@@ -318,7 +317,7 @@ impl Transport for P2pTransport {
                     return Ok(OpId::COMPLETED);
                 }
             }
-            engine.irecv(data, select)
+            engine.irecv(data, select, ())
         })
     }
 

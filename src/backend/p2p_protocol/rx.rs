@@ -9,9 +9,10 @@ use super::frame::{FRAME, Frame, FrameKind, HEADER, Header};
 use super::{FRAME_WORD, RxFrame, SleepMode, tx};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
+use crate::backend::p2p::{P2pEngine, P2pLink};
 use crate::error::Result;
 use crate::runtime::component::{Completion, OpId};
-use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::memory::buf::Region;
 
 /// Maximum number of frames read per call to `progress`.
 const FRAMES: usize = 64;
@@ -100,7 +101,7 @@ impl Engine {
             };
             match kept {
                 Some((word, len)) => {
-                    let held = Arrival::Held(MessageBytes::Framed(frame, len));
+                    let held = Arrival::Held(MessageBytes::Framed(frame), len);
                     self.matcher.arrive(done.source, word, held);
                 }
                 None => self.unposted.push(frame),
@@ -142,7 +143,9 @@ impl Engine {
             match self.accept(source, header, len, lent.bytes) {
                 None => self.give_back(&lent),
                 Some(word) => {
-                    self.matcher.arrive(source, word, Arrival::Held(MessageBytes::Lent(lent)))
+                    let size = lent.bytes.len();
+                    let held = Arrival::Held(MessageBytes::Lent(lent), size);
+                    self.matcher.arrive(source, word, held)
                 }
             }
         }
@@ -171,7 +174,10 @@ impl Engine {
             return None;
         };
         match header.kind {
-            FrameKind::Eager => return self.accept_message(from, &header, payload),
+            FrameKind::Eager => {
+                let is_kept = self.accept_message(from, header.word, payload);
+                return (!is_kept).then_some(header.word);
+            }
             FrameKind::Offer => self.accept_offer(from, &header),
             FrameKind::Clear => self.accept_clear(from, &header),
             FrameKind::Ack => self.accept_ack(from, OpId(header.id)),
@@ -182,17 +188,6 @@ impl Engine {
         None
     }
 
-    fn accept_message(&mut self, source: usize, header: &Header, payload: Region) -> Option<u64> {
-        let from = rank_of(source);
-        if let Some(id) = self.matcher.take_posted(from, header.word) {
-            self.deliver(id, source, header.word, payload);
-            return None;
-        }
-        let Some(copy) = Scratch::copy_of(payload) else { return Some(header.word) };
-        self.matcher.arrive(from, header.word, Arrival::Held(MessageBytes::Copied(copy)));
-        None
-    }
-
     fn accept_offer(&mut self, source: usize, header: &Header) {
         if self.gone(rank_of(source)).is_some() {
             return; // the request cannot be fetched any more
@@ -200,8 +195,7 @@ impl Engine {
         let offer = RndvOffer { size: header.size, send: header.id };
         match self.matcher.take_placed(rank_of(source), header.word) {
             Some(place) => {
-                self.keep_place(place);
-                self.begin(place.what, source, header.word, offer);
+                self.transfer(place.what, source, header.word, offer, Some(place));
             }
             None => self.matcher.arrive(rank_of(source), header.word, Arrival::Offered(offer)),
         }
@@ -220,7 +214,7 @@ impl Engine {
         if let Control::Payload { send: None, .. } = answer {
             self.forgotten(source);
         }
-        self.answer(source, answer);
+        self.queue_answer(source, answer);
     }
 
     fn accept_withdraw(&mut self, source: usize, id: u64) {
@@ -228,7 +222,7 @@ impl Engine {
         // If the request is not found, a receive has accepted it, and the sender will get Clear.
         let from = rank_of(source);
         if self.operations.cancel_message(&mut self.matcher, from, is) {
-            self.answer(source, Control::Tell(FrameKind::Forgotten, id));
+            self.queue_answer(source, Control::Tell(FrameKind::Forgotten, id));
         }
     }
 
@@ -299,8 +293,7 @@ impl Engine {
     /// CANCELED.
     fn put_back(&mut self, id: OpId) {
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
-        receive.taken = None;
-        match receive.place.take() {
+        match receive.taken.take().and_then(|taken| taken.place) {
             Some(place) => self.find_message(place),
             None => self.finish_failed(id, self.rank, DTL_ERROR_CANCELED),
         }

@@ -4,6 +4,7 @@
 use super::FRAME_WORD;
 use super::engine::{Control, Engine, PeerLink, rank_of};
 use super::frame::FrameKind;
+use crate::backend::p2p::P2pEngine;
 use crate::error::{Error, Result};
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
@@ -39,7 +40,7 @@ impl Engine {
     pub(super) fn give_up(mut self, error: &Error) {
         for rank in 0..self.links.ranks() {
             if self.is_other(rank) {
-                self.answer(rank, Control::Tell(FrameKind::Leave, 0));
+                self.queue_answer(rank, Control::Tell(FrameKind::Leave, 0));
             }
         }
         let _ = wait::poll(Deadline::after(FLUSH_NS), || match self.broken {

@@ -1,11 +1,10 @@
 //! Sending side of the protocol: sends frames and payloads as far as send resources permit.
 
 use super::FRAME_WORD;
-use super::engine::{
-    Control, Engine, Operation, Payload, Receive, Send, SendOutcome, SendStage, done, rank_of,
-};
+use super::engine::{Control, Engine, Operation, Payload, Receive, Send, SendStage, done, rank_of};
 use super::frame::{Frame, FrameKind, Header, INLINE};
 use crate::abi::status::*;
+use crate::backend::p2p::{P2pEngine, SendOutcome};
 use crate::error::{Error, Result};
 use crate::runtime::component::{DeviceBuffer, OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
@@ -37,12 +36,10 @@ impl Engine {
         let mut index = 0;
         while let Some(&dest) = self.listed.get(index) {
             self.reap(dest)?;
-            if self.write_answers(dest) {
-                self.write_starts(dest);
-            }
+            self.write_to(dest);
             match self.links.get_mut(dest) {
                 Some(link) if !link.has_work() => {
-                    link.is_listed = false;
+                    link.queue.is_listed = false;
                     self.listed.swap_remove(index);
                 }
                 _ => index += 1,
@@ -147,41 +144,26 @@ impl Engine {
         sent
     }
 
-    fn write_starts(&mut self, dest: usize) {
-        while let Some(&id) = self.links.get(dest).and_then(|link| link.starts.front()) {
-            match self.start(dest, id) {
-                SendOutcome::Yes => {}
-                SendOutcome::NoRoom => return,
-                SendOutcome::Failed(error) => self.finish_failed(id, dest, error.status()),
+    /// Sends a control message to `dest`; returns false if there is no room for it now.
+    pub(super) fn send_answer(&mut self, dest: usize, answer: Control) -> bool {
+        let sent = match answer {
+            Control::Tell(kind, id) => {
+                let header = Header { kind, payload: 0, word: 0, size: 0, id };
+                self.send_frame(dest, &header, Region::EMPTY)
             }
-            self.links.get_mut(dest).map(|link| link.starts.pop_front());
-        }
-    }
-
-    /// Sends queued control messages to `dest`; returns true if none is left.
-    fn write_answers(&mut self, dest: usize) -> bool {
-        while let Some(&answer) = self.links.get(dest).and_then(|link| link.answers.front()) {
-            let sent = match answer {
-                Control::Tell(kind, id) => {
-                    let header = Header { kind, payload: 0, word: 0, size: 0, id };
-                    self.send_frame(dest, &header, Region::EMPTY)
-                }
-                Control::Clear(id) => self.send_clear(dest, id),
-                Control::Payload { send, word, want } => self.send_payload(dest, send, word, want),
-            };
-            match sent {
-                SendOutcome::NoRoom => return false,
-                SendOutcome::Failed(error) if error.status() != DTL_ERROR_RANK_FAILURE => {
-                    // A waiting operation of the receiver would never complete, so the wire counts
-                    // as failed.
-                    self.break_down(error.status(), Some(error.text().to_owned()));
-                    return false;
-                }
-                SendOutcome::Yes | SendOutcome::Failed(_) => {}
+            Control::Clear(id) => self.send_clear(dest, id),
+            Control::Payload { send, word, want } => self.send_payload(dest, send, word, want),
+        };
+        match sent {
+            SendOutcome::NoRoom => false,
+            SendOutcome::Failed(error) if error.status() != DTL_ERROR_RANK_FAILURE => {
+                // A waiting operation of the receiver would never complete, so the wire counts as
+                // failed.
+                self.break_down(error.status(), Some(error.text().to_owned()));
+                false
             }
-            self.links.get_mut(dest).map(|link| link.answers.pop_front());
+            SendOutcome::Yes | SendOutcome::Failed(_) => true,
         }
-        true
     }
 
     /// Posts a receive for the payload of receive operation `id`, then sends a Clear frame (clear
@@ -202,7 +184,7 @@ impl Engine {
                     }
                     // The receive has failed; an Ack prevents that its sender waits forever.
                     self.finish_failed(id, dest, error.status());
-                    self.answer(dest, Control::Tell(FrameKind::Ack, taken.offer.send));
+                    self.queue_answer(dest, Control::Tell(FrameKind::Ack, taken.offer.send));
                     return SendOutcome::Yes;
                 }
             },
@@ -272,7 +254,7 @@ impl Engine {
                 // The send has failed; an empty payload returns its receive.
                 (SendOutcome::Failed(error), Some(id)) => {
                     self.finish_failed(id, dest, error.status());
-                    self.answer(dest, Control::Payload { send: None, word, want: 0 });
+                    self.queue_answer(dest, Control::Payload { send: None, word, want: 0 });
                     SendOutcome::Yes
                 }
                 (sent, _) => sent,

@@ -8,7 +8,9 @@
 //! publishes it in the dead rank's state word in shared memory.
 
 use super::memory::segment::PeerState;
-use super::protocol::engine::{Arrival, Engine, Receive, ShmOperation, rank_of};
+use super::protocol::engine::{Engine, Receive, ShmOperation};
+use crate::abi::status::DTL_ERROR_RANK_FAILURE;
+use crate::backend::p2p::P2pEngine;
 use crate::runtime::component::OpId;
 use crate::sys::sync::wait::now_ns;
 
@@ -77,8 +79,7 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(rank) else { return true };
         peer.state = state;
         if let Some(link) = self.peers.link_mut(rank) {
-            link.starts.clear();
-            link.answers.clear();
+            link.queue.clear();
             link.streams.clear();
             link.consumer = None;
             link.cells = None;
@@ -86,15 +87,14 @@ impl Engine {
         self.pool.iter_mut().flatten().for_each(|pool| pool.take_back_from(rank));
         self.incoming.retain(|source| *source != rank);
         self.liveness.deaths += usize::from(state == PeerState::Dead);
-        let source = rank_of(rank);
-        // A rendezvous request can no longer be fetched; a message that was copied can still be
-        // received.
-        self.matcher.retain_unexpected(source, |what| !matches!(what, Arrival::Offered(..)));
-        let mut hopeless = self.matcher.take_posted_from(source);
-        hopeless.extend(self.bound_to(rank));
-        hopeless.extend(self.forsaken(rank));
-        for id in hopeless {
-            self.finish_failed(id, rank);
+        self.finish_received(rank);
+        self.fail_operations(rank, |operation| match operation {
+            ShmOperation::Send(send) => send.dest == rank,
+            ShmOperation::Receive(Receive { taken: Some(taken), .. }) => taken.source == rank,
+            _ => false,
+        });
+        if let Some(id) = self.forsaken(rank) {
+            self.finish_failed(id, rank, DTL_ERROR_RANK_FAILURE);
         }
         true
     }
@@ -112,27 +112,16 @@ impl Engine {
         consumer.is_none_or(|consumer| !matches!(consumer.peek(), Ok(Some(_))))
     }
 
-    /// Returns the operations that cannot finish without `rank`. Completes the receives from `rank`
-    /// whose data has arrived completely: only their `Finish` record, which acknowledges the data
-    /// to the sender, was still to be sent.
-    fn bound_to(&mut self, rank: usize) -> Vec<OpId> {
-        let (mut bound, mut complete) = (Vec::new(), Vec::new());
-        for (id, operation) in self.operations.iter_mut() {
-            match operation {
-                ShmOperation::Send(send) if send.dest == rank => bound.push(id),
-                ShmOperation::Receive(Receive { taken: Some(taken), .. })
-                    if taken.source == rank =>
-                {
-                    if taken.is_complete() {
-                        complete.push(id)
-                    } else {
-                        bound.push(id)
-                    }
-                }
-                _ => {}
+    /// Completes the receives from `rank` whose data has arrived completely: only their `Finish`
+    /// record, which acknowledges the data to the sender, was still to be sent.
+    fn finish_received(&mut self, rank: usize) {
+        let complete = |(id, operation): (OpId, &mut ShmOperation)| match operation {
+            ShmOperation::Receive(Receive { taken: Some(taken), .. }) => {
+                (taken.source == rank && taken.is_complete()).then_some(id)
             }
-        }
+            _ => None,
+        };
+        let complete: Vec<_> = self.operations.iter_mut().filter_map(complete).collect();
         complete.into_iter().for_each(|id| self.finish_receive(id));
-        bound
     }
 }

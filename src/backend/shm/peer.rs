@@ -8,6 +8,8 @@ use super::memory::segment::{PeerState, Segment};
 use super::protocol::copy_choice::{CopyChoices, CopyMethod, CopyTimes};
 use super::protocol::pipeline::{LONG, fragments_of};
 use super::protocol::rx::PipelineReceive;
+use super::protocol::transfer_times::{Exchange, TransferEnd, TransferTimes};
+use crate::backend::p2p::SendQueue;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::{Region, Scratch};
@@ -99,9 +101,6 @@ pub(super) struct Peer {
     pub(super) readable: bool,
 }
 
-/// Number of transfers over which the time of overlapping transfers is averaged.
-const ENDS: usize = 4;
-
 /// State of the message exchange between this rank and a peer.
 #[derive(Default)]
 pub(super) struct Link {
@@ -113,27 +112,17 @@ pub(super) struct Link {
     /// Message that is being received in unrequested fragments, which the sender sends without a
     /// clear to send (`Clear` record).
     pub(super) long: Option<PipelineReceive>,
-    /// Sends that are waiting for space in the ring, in posting order.
-    pub(super) starts: VecDeque<OpId>,
-    /// Receives whose control record is still to be sent: `Clear` (clear to send) or `Finish` (all
-    /// bytes received).
-    pub(super) answers: VecDeque<OpId>,
+    /// Sends that are waiting for space in the ring, and receives whose control record is still to
+    /// be sent: `Clear` (clear to send) or `Finish` (all bytes received).
+    pub(super) queue: SendQueue<OpId>,
     /// Rendezvous sends whose data is being copied in fragments, in round-robin order.
     pub(super) streams: VecDeque<OpId>,
-    /// Number of large messages from the peer whose transfer has begun and has not ended.
-    transfers: u32,
-    /// Number of those that are measured.
-    measured: u32,
-    /// Times at which the last transfers have ended while others were measured, in nanoseconds, the
-    /// latest first.
-    ends_ns: [u64; ENDS],
+    /// Transfers of large messages from the peer.
+    pub(super) transfers: TransferTimes,
     /// Measured times of large messages from the peer; `None` before the first one is measured.
     times: Option<Box<CopyTimes>>,
-    /// True if messages to the peer were in progress when the last message from the peer began.
-    pub(super) is_exchange: bool,
-    /// True if the peer is in the engine's `outbound` list, because `starts`, `answers` or
-    /// `streams` is not empty.
-    pub(super) is_listed: bool,
+    /// Whether large messages travel in both directions.
+    pub(super) exchange: Exchange,
 }
 
 /// Measurement of the two copies of an eager message.
@@ -221,7 +210,7 @@ impl Peer {
 
 impl Link {
     pub(super) fn has_work(&self) -> bool {
-        !(self.starts.is_empty() && self.answers.is_empty() && self.streams.is_empty())
+        !(self.queue.is_empty() && self.streams.is_empty())
     }
 
     /// Returns the method for a message of `len` bytes from the peer. `is_lower` is true if this
@@ -231,12 +220,12 @@ impl Link {
     /// the other core, or slow because it waits for that core.
     pub(super) fn chosen(&mut self, len: usize, is_lower: bool) -> CopyMethod {
         let sends = self.producer.as_ref().filter(|producer| producer.offers.count_open() > 0);
-        self.is_exchange = sends.is_some();
+        self.exchange.receive(sends.is_some());
         let choices = match sends.filter(|_| !is_lower) {
             Some(sends) => CopyChoices(sends.choices()),
             None => self.own_choices(),
         };
-        choices.method(len, self.transfers)
+        choices.method(len, self.transfers.in_progress())
     }
 
     fn own_choices(&self) -> CopyChoices {
@@ -245,10 +234,11 @@ impl Link {
 
     /// Returns the method for the next message of `len` bytes to the peer: the choice of the peer
     /// or, if messages travel in both directions, of the lower rank.
-    pub(super) fn chosen_for_send(&self, len: usize, is_lower: bool) -> CopyMethod {
+    pub(super) fn chosen_for_send(&mut self, len: usize, is_lower: bool) -> CopyMethod {
+        let is_exchange = self.exchange.send(len);
         self.producer.as_ref().map_or(CopyMethod::Cells, |producer| {
             let of_peer = CopyChoices(producer.choices());
-            let is_own = self.is_exchange && is_lower;
+            let is_own = is_exchange && is_lower;
             let choices = if is_own { self.own_choices() } else { of_peer };
             choices.method(len, producer.offers.count_open())
         })
@@ -285,7 +275,7 @@ impl Link {
     }
 
     /// Records that the transfer of a message of `len` bytes begins. Returns the current time in
-    /// nanoseconds if the message is to be measured, else 0. `is_measurable` is false if there is
+    /// nanoseconds if the message is timed, else 0. `is_measurable` is false if there is
     /// no choice of methods. `shared` returns the memory for the times that the pair shares.
     pub(super) fn begin_transfer(
         &mut self,
@@ -293,60 +283,31 @@ impl Link {
         is_measurable: bool,
         shared: impl FnOnce() -> Option<Span>,
     ) -> u64 {
-        self.transfers += 1;
-        if !is_measurable {
-            return 0;
-        }
-        let times = self.times.get_or_insert_with(|| Box::new(CopyTimes::new(shared())));
-        if !times.count_message(len) {
-            return 0;
-        }
-        self.measured += 1;
-        now_ns()
+        let new = || Box::new(CopyTimes::new(shared()));
+        let is_timed = is_measurable && self.times.get_or_insert_with(new).count_message(len);
+        let begun_ns = if is_timed { now_ns() } else { 0 };
+        self.transfers.begin(begun_ns);
+        begun_ns
     }
 
-    /// Records that a transfer of `len` bytes by `method` has ended. `begun_ns` is the result of
-    /// `begin_transfer`: if it is not 0, records the time and publishes the choices. If transfers
-    /// overlap, the time is the average of the last ones, up to `ENDS`, because transfers that
-    /// advance in turn end close together. Returns a description of the choice if it has changed
+    /// Records that a transfer of `len` bytes has ended. If its time is known, records it and
+    /// publishes the choices. Returns a description of the choice if it has changed
     /// ([`CopyTimes::new_choice`]).
     pub(super) fn end_transfer(
         &mut self,
         len: usize,
-        method: CopyMethod,
-        begun_ns: u64,
+        ended: &TransferEnd,
     ) -> Option<(String, String)> {
-        self.transfers = self.transfers.saturating_sub(1);
-        if self.measured == 0 {
-            return None;
-        }
-        let now = now_ns();
-        let [.., oldest_ns] = self.ends_ns;
-        let earlier = self.ends_ns.iter().filter(|&&end| end > begun_ns).count() as u64;
-        self.ends_ns.rotate_right(1);
-        self.ends_ns[0] = now;
-        if begun_ns == 0 {
-            return None;
-        }
-        self.measured -= 1;
-        // If the transfer began before all these ends, the first one of them begins the average.
-        let count = if oldest_ns > begun_ns { earlier } else { earlier + 1 };
-        let mut ns = now.saturating_sub(begun_ns.max(oldest_ns)) / count;
-        if method.uses_cells() && len <= LONG && earlier == 0 {
+        let (mut ns, is_alone) = self.transfers.end(ended, now_ns)?;
+        if is_alone && ended.method.uses_cells() && len <= LONG {
             // The sender had filled the first cell before the message was announced.
             ns += ns / u64::from(fragments_of(len).max(1));
         }
         let times = self.times.as_mut()?;
-        let choices = times.record(len, method, ns);
+        let choices = times.record(len, ended.method, ns);
         let new_choice = times.new_choice(len);
         self.publish(choices);
         new_choice
-    }
-
-    /// Records that a transfer has ended without its last bytes.
-    pub(super) fn break_transfer(&mut self, begun_ns: u64) {
-        self.transfers = self.transfers.saturating_sub(1);
-        self.measured = self.measured.saturating_sub(u32::from(begun_ns != 0));
     }
 
     /// Records that the kernel's copy of a transfer by `method` failed, so that this method is

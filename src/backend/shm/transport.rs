@@ -6,9 +6,10 @@ use super::memory::coll_mailbox;
 use super::memory::segment::PeerState;
 use super::memory::shared_region::Parts;
 use super::peer::{Mode, Peer, Probe};
-use super::protocol::engine::{Engine, index_of, rank_of};
+use super::protocol::engine::{Engine, Send, SendStage, index_of, rank_of};
 use crate::backend::bootstrap::job_id::Claim;
 use crate::backend::coll_mailbox::Places;
+use crate::backend::p2p::{P2pEngine, P2pLink};
 use crate::error::{Result, fail};
 use crate::runtime::component::{
     CollMailbox, Completion, CrossMemory, Dest, Groups, Liveness, Matched, Member, OpId, PartKey,
@@ -128,7 +129,7 @@ fn test(engine: &mut Engine, op: OpId, completion: &mut Completion) -> Result<bo
             }
             std::hint::spin_loop();
         }
-        if engine.progress() {
+        if engine.progress_for(op) {
             (rounds, fruitless) = (rounds + 1, 0);
         } else {
             fruitless += 1;
@@ -155,10 +156,9 @@ impl Transport for ShmTransport {
     }
 
     fn start_send(&self, data: Region, to: Dest, mode: SendMode, _may_block: bool) -> Result<OpId> {
-        let Dest { rank, word } = to;
         self.with(|engine| match mode {
-            SendMode::Standard if engine.send_at_once(data, rank, word) => Ok(OpId::COMPLETED),
-            _ => engine.isend(data, rank, word, mode),
+            SendMode::Standard if engine.send_at_once(data, to) => Ok(OpId::COMPLETED),
+            _ => engine.isend(data, to, mode),
         })
     }
 
@@ -195,15 +195,13 @@ impl Transport for ShmTransport {
         poll_of(self.with(|engine| test(engine, op, completion)))
     }
 
-    fn test_in_order(&self, next: &mut dyn FnMut(Option<&Completion>) -> Option<OpId>) {
+    fn test_in_order(&self, op: OpId, next: &mut dyn FnMut(Option<&Completion>) -> Option<OpId>) {
         // An error means that the communicator is closed, this process is a forked child, or an
         // operation does not exist: `test` reports it.
         let _ = self.with(|engine| {
             let mut done = Completion::NOBODY;
-            let Some(first) = next(None) else { return Ok(()) };
-            let mut is_over = test(engine, first, &mut done)?;
-            while is_over {
-                let Some(op) = next(Some(&done)) else { break };
+            let mut is_over = test(engine, op, &mut done)?;
+            while let Some(op) = next(is_over.then_some(&done)) {
                 is_over = engine.operations.test(op, &mut done)?;
             }
             Ok(())
@@ -222,7 +220,7 @@ impl Transport for ShmTransport {
 
     fn cancel(&self, op: OpId) -> Result<()> {
         self.with(|engine| {
-            engine.cancel(op);
+            engine.withdraw(op);
             Ok(())
         })
     }
@@ -241,10 +239,7 @@ impl Transport for ShmTransport {
 
 impl Liveness for ShmTransport {
     fn failed_ranks(&self) -> Vec<i32> {
-        let all = 0..self.properties.size;
-        let gone =
-            |engine: &mut Engine| Ok(all.filter(|rank| engine.gone(*rank).is_some()).collect());
-        self.with(gone).unwrap_or_default()
+        self.with(|engine| Ok(engine.failed_ranks())).unwrap_or_default()
     }
 
     fn failed_count(&self) -> usize {
@@ -300,7 +295,7 @@ impl SharedMemory for ShmTransport {
     fn catch_up(&self, rank: i32) {
         // An error means that the communicator is closed or this process is a forked child.
         let _ = self.with(|engine| {
-            engine.catch_up(engine.rank_of(rank)?);
+            engine.catch_up(engine.check_rank(rank)?);
             Ok(())
         });
     }
@@ -328,8 +323,9 @@ impl Pipeline for ShmTransport {
         // A message to this rank itself is sent as a whole.
         (dest != self.rank).then(|| {
             self.with(|engine| {
-                let dest = engine.rank_of(dest)?;
-                engine.send_to(dest, data, word, SendMode::Standard, Some(Arc::clone(by)))
+                let (dest, filling) = (engine.check_rank(dest)?, Some(Arc::clone(by)));
+                let (mode, stage) = (SendMode::Standard, SendStage::Queued);
+                engine.send_to(Send { dest, word, data, mode, stage, filling })
             })
         })
     }

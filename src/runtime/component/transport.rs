@@ -29,17 +29,24 @@ pub trait Transport: Send + Sync {
     /// Makes progress and tests operation `op`. If `op` is complete, returns `Ready` and fills in
     /// the completion; the id is not used again. Otherwise leaves the completion unchanged.
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>>;
-    /// Tests operations in turn, until one is incomplete or `next` returns `None`, or only the
-    /// first one. `next` returns the first operation if its argument is `None`; otherwise its
-    /// argument is the completion of the operation that it returned last, and it returns the next
-    /// one. Makes progress if the first operation is incomplete. An operation whose test fails
-    /// counts as incomplete. `next` may be called with a lock of the transport held, so it must
-    /// not wait, call the transport or call the program.
-    fn test_in_order(&self, next: &mut dyn FnMut(Option<&Completion>) -> Option<OpId>) {
+    /// Tests operation `op`, then those that `next` returns, until it returns `None`. The argument
+    /// of `next` is the completion of the operation tested last, or `None` if it is incomplete.
+    /// Makes progress if `op` is incomplete. Ends early after an operation whose test fails. `next`
+    /// may be called with a lock of the transport held, so it must not wait, call the transport or
+    /// call the program.
+    fn test_in_order(
+        &self,
+        mut op: OpId,
+        next: &mut dyn FnMut(Option<&Completion>) -> Option<OpId>,
+    ) {
         let mut done = Completion::NOBODY;
-        let is_over = |op| matches!(self.test(op, &mut done), Poll::Ready(Ok(())));
-        if next(None).is_some_and(is_over) {
-            next(Some(&done));
+        loop {
+            let tested = self.test(op, &mut done);
+            if matches!(tested, Poll::Ready(Err(_))) {
+                return;
+            }
+            let Some(following) = next(tested.is_ready().then_some(&done)) else { return };
+            op = following;
         }
     }
     /// Makes progress and returns the source, match bits and size of the message that a receive

@@ -26,16 +26,11 @@ fn kernel() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// Returns the name of the processor in a result of [`facts`].
-pub(crate) fn name(facts: &Value) -> &str {
-    facts["cpu"].as_str().unwrap_or("CPU")
-}
-
 /// Formats the result of [`facts`] as one readable line.
 pub(crate) fn line(facts: &Value) -> String {
     format!(
         "{}, {} core(s), {} of {} processor(s) usable",
-        name(facts),
+        facts["cpu"].as_str().unwrap_or("CPU"),
         facts["cores"],
         facts["usable_cpus"],
         facts["cpus"]

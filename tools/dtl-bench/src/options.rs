@@ -109,6 +109,10 @@ pub(crate) struct Comm {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_bytes)]
     pub(crate) sizes: Vec<usize>,
 
+    /// Rows to measure instead of those that --only and --sizes select, as latency:8,bcast:64KiB
+    #[arg(long, value_name = "TEST:SIZE,…", value_delimiter = ',', value_parser = parse_row)]
+    pub(crate) rows: Vec<(Test, usize)>,
+
     /// Kind of communicator: auto, shm, threads, mpi, hier or a registered kind
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) kind: String,
@@ -118,11 +122,12 @@ pub(crate) struct Comm {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(i32).range(2..=1024))]
     pub(crate) ranks: Option<i32>,
 
-    /// Implementation to compare with, measured in alternating batches; mpi: the MPI whose mpirun
+    /// Implementations to compare with, measured in alternating batches; mpi: the MPI whose mpirun
     /// started this program, or DTL_MPI_LIBRARY; ucx: the program ucx_perftest, for latency and
-    /// bandwidth; methods: each copy method of kind shm, forced
-    #[arg(long, value_enum, value_name = "PEER")]
-    pub(crate) vs: Option<CommPeer>,
+    /// bandwidth; methods: each copy method of kind shm, forced; prototype: the bare transfers
+    /// between two processes, without matching, requests and checks
+    #[arg(long, value_enum, value_name = "PEER,…", value_delimiter = ',')]
+    pub(crate) vs: Vec<CommPeer>,
 
     #[command(flatten)]
     pub(crate) place: Place,
@@ -288,6 +293,8 @@ pub(crate) enum CommPeer {
     Ucx,
     /// Kind shm with each copy method for large messages (DTL_SHM_COPY)
     Methods,
+    /// Bare shared-memory transfers of two processes, the least that a message can cost
+    Prototype,
 }
 
 /// Command that starts processes: environment variables (NAME=value), a program and its options.
@@ -361,6 +368,12 @@ pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     bytes
         .filter(|bytes| *bytes <= MAX_BYTES)
         .ok_or_else(|| "expected a size as 8, 64KiB or 4MiB, at most 1GiB".to_owned())
+}
+
+/// Parses a row of the table of `comm`: a test and a size.
+fn parse_row(text: &str) -> Result<(Test, usize), String> {
+    let (test, bytes) = text.split_once(':').ok_or("expected a test and a size as bcast:64KiB")?;
+    Ok((Test::from_str(test, false)?, parse_bytes(bytes)?))
 }
 
 fn parse_some_bytes(text: &str) -> Result<usize, String> {

@@ -39,9 +39,14 @@ pub(crate) struct Probe {
 
 /// Allocates the shared memory through which the two threads that measure a round trip communicate.
 pub(crate) fn memory() -> Result<Arc<SharedMapping>, String> {
+    memory_of(4096)
+}
+
+/// Allocates `bytes` bytes of shared memory, which another process can open ([`open`]).
+pub(crate) fn memory_of(bytes: usize) -> Result<Arc<SharedMapping>, String> {
     let make = || {
-        let memory = SharedMapping::create(4096)?;
-        memory.commit(0, 4096)?;
+        let memory = SharedMapping::create(bytes)?;
+        memory.commit(0, bytes)?;
         Ok(memory)
     };
     make().map_err(|error: std::io::Error| format!("shared memory: {error}"))
@@ -122,10 +127,12 @@ impl Helper {
     }
 }
 
-fn wait_for(word: &SharedWord, value: u64) {
-    let mut spins = 0;
-    while word.load(Ordering::Acquire) != value {
-        spins += 1;
+/// Polls until a word that only grows has at least this value.
+#[inline]
+pub(crate) fn wait_for(word: &SharedWord, value: u64) {
+    let mut spins: u32 = 0;
+    while word.load(Ordering::Acquire) < value {
+        spins = spins.wrapping_add(1);
         if spins % PATIENCE == 0 {
             std::thread::yield_now();
         }

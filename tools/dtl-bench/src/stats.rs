@@ -3,7 +3,7 @@
 
 /// Class of the round-trip time of a cache line between two processors, measured before and after a
 /// batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Regime {
     /// The round trip takes less than 200 ns before and after the batch.
     Near,

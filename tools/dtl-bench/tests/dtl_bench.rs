@@ -191,6 +191,25 @@ fn within_this_process() {
     }
 }
 
+/// Compares with the bare prototype, whose data are verified over each of its ways.
+#[test]
+fn comm_against_the_prototype() {
+    let sizes = ["--vs", "prototype", "--quick", "--json", "--sizes", "0,64,1KiB,20KiB,300KiB"];
+    let all = json(&run(&[&["comm", "-n", "2"], &sizes[..]].concat()));
+    check_rows(&all, 2 + 6 * 5 + 2 * 4, &["dtl", "prototype"]);
+    let rows =
+        ["--rows", "bcast:64KiB,latency:8", "--vs", "methods,prototype", "--quick", "--json"];
+    let all = json(&run(&[&["comm", "-n", "2"], &rows[..]].concat()));
+    let methods = ["cells", "cells_nt", "cma_get", "cma_split"];
+    check_rows(&all, 2, &[&["dtl"], &methods[..], &["prototype"]].concat());
+    assert_eq!(
+        (&all["rows"][0]["test"], &all["peer"]["name"]),
+        (&"bcast".into(), &"methods".into())
+    );
+    let three = run_ranks("3", &["comm", "--vs", "prototype", "--quick"]);
+    assert!(err(&three).contains("it has 2 ranks, not 3"), "{three:?}");
+}
+
 #[test]
 fn comm_against_ucx() {
     let arguments = ["comm", "-n", "2", "--vs", "ucx", "--quick", "--json", "--sizes", "8"];
@@ -281,7 +300,7 @@ fn a_report_that_runs_its_parts() {
     assert!(output.status.success() && err(&output).contains("2 runs, about"), "{output:?}");
     let page = folder.text("performance.md");
     assert!(
-        page.contains("## Copies, ")
+        page.contains("### Copies\n")
             && page.contains("| memcpy |")
             && page.contains("| stream_query |"),
         "{page}"

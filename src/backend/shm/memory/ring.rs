@@ -39,6 +39,8 @@ const SLOT: usize = 128;
 /// payload length or the index of a rendezvous request (`claim`); the second word contains the key
 /// (match bits or operation ID).
 const WORDS: usize = 16;
+/// Lowest bit of the payload length or claim in the first word of a slot.
+const LEN_SHIFT: u32 = 40;
 /// Maximum size of a payload that fits into a slot, in bytes.
 const IN_SLOT: usize = sync::size(SLOT - WORDS, 32);
 /// Size, in bytes, of the byte ring for payloads that do not fit into a slot; a power of two.
@@ -209,7 +211,7 @@ fn space_of(len: usize) -> u64 {
 /// Returns the first word of a slot. From the low bits up: the record's number plus 1 (32 bits),
 /// the kind (8 bits), and the index of the rendezvous request or the payload length (24 bits).
 fn stamp(number: u64, kind: RecordKind, claim_or_len: u64) -> u64 {
-    u64::from(number.wrapping_add(1) as u32) | (kind as u64) << 32 | claim_or_len << 40
+    u64::from(number.wrapping_add(1) as u32) | (kind as u64) << 32 | claim_or_len << LEN_SHIFT
 }
 
 /// Producer end of a ring.
@@ -400,8 +402,20 @@ impl Consumer {
         self.record(at, word, key.load(Relaxed), rest).map(Some).ok_or(())
     }
 
+    /// Returns the key and the payload of the next record if it is a message whose payload is in
+    /// the slot. If it is `None`, `peek` finds any other record.
+    #[inline]
+    pub(crate) fn peek_short(&self) -> Option<(u64, Region)> {
+        let ([word, key], rest) = self.ring.slots.block(slot_of(self.head), IN_SLOT)?;
+        let word = word.load(Acquire);
+        let (first, len) = (word & ((1 << LEN_SHIFT) - 1), (word >> LEN_SHIFT) as usize);
+        let is_short = first == stamp(self.head, RecordKind::Eager, 0) && len <= IN_SLOT;
+        is_short.then(|| (key.load(Relaxed), rest.part(0, len)))
+    }
+
     fn record(&self, at: usize, word: u64, key: u64, rest: Region) -> Option<RingRecord> {
-        let (kind, claim_or_len) = (RecordKind::of(word >> 32 & 0xFF)?, (word >> 40) as usize);
+        let kind = RecordKind::of(word >> 32 & 0xFF)?;
+        let claim_or_len = (word >> LEN_SHIFT) as usize;
         let mut record = RingRecord {
             kind,
             claim: claim_or_len as u16,
@@ -454,8 +468,14 @@ impl Consumer {
 
     /// Frees `record`, which must be the one that `peek` returned.
     pub(crate) fn pop(&mut self, record: &RingRecord) {
-        self.head += 1;
         self.read = record.end;
+        self.pop_short();
+    }
+
+    /// Frees the record that `peek_short` returned.
+    #[inline]
+    pub(crate) fn pop_short(&mut self) {
+        self.head += 1;
         // Publishing to the producer costs one transfer of a cache line, so it is done for a
         // quarter of the ring at a time.
         if self.head - self.reported >= SLOTS / 4

@@ -72,7 +72,7 @@ impl Engine {
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else {
             return Looked::Over;
         };
-        let (into, is_reduced) = (receive.into, receive.by.is_some());
+        let (into, is_reduced) = (receive.into, receive.action.is_some());
         let Some(taken) = &mut receive.taken else { return Looked::Over };
         if taken.answer != ControlRecord::None {
             // The answer is not sent yet: either Clear is pending, or the receive is complete.

@@ -76,20 +76,24 @@ const LARGE: usize = 9;
 const CLASSES: usize = LARGE + 3;
 /// Maximum number of measured messages of a trial.
 const TRIAL: u32 = 8;
+/// Number of further messages of a trial whose method is about as fast as the fastest one.
+const CLOSE_TRIAL: u32 = 32;
 /// A trial ends after this many messages in a row that do not shorten its time by an eighth, or
 /// that take more than twice the time of the fastest method.
 const MISSES: u32 = 2;
-/// Outside trials, one of this many messages of a size class is measured. Odd, so that it is not
-/// always the message at the same position of a window.
-const SAMPLE: u64 = 7;
+/// Outside trials, the first `TIMED` of this many messages of a size class are timed. Odd, so that
+/// they are not always the messages at the same positions of a window.
+const SAMPLE: u64 = 21;
+/// Number of messages in succession that are timed. The time of a message of a burst is an average.
+const TIMED: u64 = 7;
 /// One of this many records is measured if it is an eager message. The number is prime, so that the
 /// messages of a regular sequence are measured in turn.
 const EAGER_SAMPLE: u64 = 31;
 /// Minimum and maximum number of messages of a size class between two trials of a method.
 const RETRY: (u64, u64) = (128, 1 << 12);
 /// Number of messages between two trials of a method for each message time that a trial has cost,
-/// so that the trials of a method take less than one percent of the time.
-const RETRY_COST: u64 = 150;
+/// so that the trials of a method take about half a percent of the time.
+const RETRY_COST: u64 = 200;
 
 /// Returns the size class of a message of `len` bytes.
 fn class_of(len: usize) -> usize {
@@ -178,16 +182,20 @@ struct MethodTime {
 }
 
 /// Messages in succession that use another method than the fastest one, to measure it. The trial
-/// goes on while its messages become faster.
+/// goes on while its messages become faster. If its shortest time is close to that of the fastest
+/// method, further messages are measured: the shortest of a few times is no fair comparison with
+/// the smoothed time of the fastest method.
 #[derive(Clone, Copy)]
 struct Trial {
     method: CopyMethod,
     /// Maximum number of further messages. The times of the first messages, before the last `TRIAL`
     /// ones, do not count, because they use memory that the trial has not used before.
     left: u32,
-    /// Shortest time of a message of the trial, for 1 MiB.
+    /// Shortest time of a message of the trial, for 1 MiB; in a close trial, the smoothed time.
     ns: u64,
     misses: u32,
+    /// True if the first messages were about as fast as the fastest method.
+    is_close: bool,
 }
 
 const UNKNOWN: u64 = u64::MAX;
@@ -199,19 +207,40 @@ impl Trial {
         // The messages that use each cell for the first time.
         let warm_up = if method.uses_cells() { u32::from(CELLS) >> class } else { 0 };
         let left = warm_up + TRIAL;
-        Trial { method, left, ns: UNKNOWN, misses: 0 }
+        Trial { method, left, ns: UNKNOWN, misses: 0, is_close: false }
     }
 
     /// Adds a message that took `ns` nanoseconds for 1 MiB. `best` is the time of the fastest
-    /// method.
-    fn add(self, ns: u64, best: u64) -> Trial {
+    /// method. `is_first` is true if the method has no time yet.
+    fn add(self, ns: u64, best: u64, is_first: bool) -> Trial {
         let next = Trial { left: self.left - 1, ..self };
+        if self.is_close {
+            return Trial { ns: smoothed(self.ns, ns), ..next };
+        }
         if self.left > TRIAL {
             return next;
         }
         let is_miss = ns > self.ns - self.ns / 8 || ns / 2 > best;
         let misses = if is_miss { self.misses + 1 } else { 0 };
-        Trial { ns: ns.min(self.ns), misses, ..next }
+        let next = Trial { ns: ns.min(self.ns), misses, ..next };
+        if misses < MISSES && next.left > 0 {
+            return next;
+        }
+        if !is_first && (best / 4 * 3..best / 8 * 9).contains(&next.ns) {
+            return Trial { left: CLOSE_TRIAL, ns: UNKNOWN, is_close: true, ..next };
+        }
+        Trial { left: 0, ..next }
+    }
+}
+
+/// Returns the smoothed time of a method whose next message took `ns` nanoseconds.
+fn smoothed(known: u64, ns: u64) -> u64 {
+    // Disturbances only lengthen a transfer: a much longer time counts less.
+    let change = ns.abs_diff(known).min(known / 2) / 8;
+    match known {
+        UNKNOWN => ns,
+        known if ns < known => known - change,
+        known => known + change,
     }
 }
 
@@ -229,7 +258,7 @@ impl CopyTimes {
         CopyTimes { classes, choices: CopyChoices::default(), shared: SharedTimes(shared) }
     }
 
-    /// Counts a message of `len` bytes. Returns true if it should be measured.
+    /// Counts a message of `len` bytes. Returns true if it should be timed.
     pub(crate) fn count_message(&mut self, len: usize) -> bool {
         self.count(class_of(len), 1)
     }
@@ -241,7 +270,7 @@ impl CopyTimes {
         }
         class.messages += count;
         // The first message too: its end publishes the choice.
-        class.trial.is_some() || class.messages % SAMPLE == 1
+        class.trial.is_some() || class.messages % SAMPLE < TIMED
     }
 
     /// Returns the choices for the next messages.
@@ -306,7 +335,9 @@ impl CopyTimes {
     fn new_choice_in(&mut self, index: usize, sizes: Arguments<'_>) -> Option<(String, String)> {
         let class = self.classes.get_mut(index)?;
         let (best, _) = class.best();
-        let is_tried = class.trial.is_none() && class.times.iter().all(|time| time.retry_at > 0);
+        let is_first_trial =
+            class.trial.is_some_and(|trial| class.time(trial.method).ns == UNKNOWN);
+        let is_tried = !is_first_trial && class.times.iter().all(|time| time.retry_at > 0);
         if class.reported == Some(best) || !is_tried {
             return None;
         }
@@ -330,7 +361,12 @@ impl CopyTimes {
         self.choices.set(index, false, best);
         self.choices.set(index, true, class.trial.map_or(best, |trial| trial.method));
         if is_much_faster {
-            self.classes.iter_mut().for_each(|class| class.renew(best));
+            let others = (0..).zip(&mut self.classes).filter(|&(other, _)| other != index);
+            for (other, class) in others {
+                class.renew(best);
+                let tried = class.trial.map_or(class.best().0, |trial| trial.method);
+                self.choices.set(other, true, tried);
+            }
         }
         self.choices
     }
@@ -368,11 +404,13 @@ impl ClassTimes {
         METHODS.into_iter().find(|&method| is_due(method))
     }
 
-    /// Makes the next trial of a method due, because it has become faster for another size.
+    /// Makes the next trial of a method due, because it has become faster for another size, and
+    /// ends the trial of another method.
     fn renew(&mut self, method: CopyMethod) {
         let known = self.time(method);
         if known.retry_at != NEVER {
             self.set(method, MethodTime { retry_at: known.retry_at.min(self.messages), ..known });
+            self.trial = self.trial.filter(|trial| trial.method == method);
         }
     }
 
@@ -385,22 +423,16 @@ impl ClassTimes {
         let latest = self.messages + RETRY.1;
         let retry_at = known.retry_at.max(self.messages).saturating_add(cost).min(latest);
         let Some(trial) = self.trial.filter(|trial| trial.method == method) else {
-            // Disturbances only lengthen a transfer: a longer time counts less than a shorter one.
-            let change = ns.abs_diff(known.ns).min(known.ns);
-            let ns = match known.ns {
-                UNKNOWN => ns,
-                before if ns < before => before - change / 4,
-                before => before + change / 8,
-            };
-            return self.set(method, MethodTime { ns, retry_at });
+            return self.set(method, MethodTime { ns: smoothed(known.ns, ns), retry_at });
         };
-        let trial = trial.add(ns, best);
-        let is_over = trial.misses == MISSES || trial.left == 0;
-        self.trial = (!is_over).then_some(trial);
-        // At the end of a trial, its shortest time replaces the recorded one.
-        let ns = if is_over { trial.ns } else { known.ns };
-        let retry_at = if is_over { retry_at.max(self.messages + RETRY.0) } else { retry_at };
-        self.set(method, MethodTime { ns, retry_at });
+        let trial = trial.add(ns, best, known.ns == UNKNOWN);
+        self.trial = (trial.left > 0).then_some(trial);
+        // At the end of a trial, its time replaces the recorded one.
+        let time = match self.trial {
+            Some(_) => MethodTime { ns: known.ns, retry_at },
+            None => MethodTime { ns: trial.ns, retry_at: retry_at.max(self.messages + RETRY.0) },
+        };
+        self.set(method, time);
     }
 }
 

@@ -10,28 +10,30 @@
 //! Then the receiver sends Finish.
 //!
 //! No function blocks: an operation that finds no space in a ring is queued and continues in the
-//! next call to `progress`. Rings are always read to the end, regardless of what is queued for
-//! writing, so two ranks that flood each other cannot deadlock. A receive is complete only once its
-//! control record is in the ring. So a rank that closes has sent all its control records, and the
-//! other ranks read its rings even after it has left.
+//! next call to `progress`. Rings are read to the end, or until the operation that a caller waits
+//! for is complete, regardless of what is queued for writing. So two ranks that flood each other
+//! cannot deadlock: a rank that waits reads. A receive is complete only once its control record is
+//! in the ring. So a rank that closes has sent all its control records, and the other ranks read
+//! its rings even after it has left.
 //!
-//! This file defines the operations, and starts and cancels them. `rx` handles records read from
-//! rings, `tx` records written to rings, `cma` the fragments that a receiver reads directly,
-//! `mprobe` messages that the application probes before it receives them, `liveness` ranks that
-//! died or left; locks are in `transport`.
+//! This file makes the rings the link of the protocol in `backend::p2p`, which matches, probes and
+//! cancels messages. `rx` handles records read from rings, `tx` records written to rings, `cma` the
+//! fragments that a receiver reads directly, `liveness` ranks that died or left; locks are in
+//! `transport`.
 
 use super::copy_choice::CopyMethod;
 use super::pipeline::fragments_of;
-use crate::abi::comm::communicator::DTL_ANY_SOURCE;
-use crate::abi::status::*;
-use crate::backend::match_queues::{Matcher, UnexpectedMessage};
-use crate::backend::op_table::{Operation, Operations};
+use crate::backend::match_queues::{Matcher, PostedReceive};
+use crate::backend::op_table::Operations;
+use crate::backend::p2p::{
+    self, LinkArrival, LinkOperation, P2pEngine, P2pLink, SendOutcome, SendQueue,
+};
 use crate::backend::shm::memory::cells::CellPool;
 use crate::backend::shm::memory::ring::MAX_DATA;
 use crate::backend::shm::memory::segment::{PeerState, Segment};
 use crate::backend::shm::peer::{Mode, Peers};
-use crate::error::{Result, fail, failure};
-use crate::runtime::component::{OpId, PipelinedSource, RecvReduction, Selector, SendMode};
+use crate::error::{Result, failure};
+use crate::runtime::component::{Dest, OpId, PipelinedSource, RecvReduction};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::os::poller::Poller;
 use std::collections::VecDeque;
@@ -64,6 +66,8 @@ pub(crate) struct Engine {
     /// Copy method of all large messages; `None` if it is chosen by measured times.
     pub(crate) forced: Option<CopyMethod>,
     pub(crate) liveness: Liveness,
+    /// Operation for which `progress_for` makes progress, while it does.
+    pub(crate) awaited: Option<OpId>,
     /// Number of sends and receives that tried the fast path (wraps around).
     pub(crate) short_ways: u32,
 }
@@ -79,22 +83,17 @@ pub(crate) struct Liveness {
 }
 
 /// Operation in flight.
-pub(crate) type ShmOperation = Operation<Send, Receive, Arrival>;
+pub(crate) type ShmOperation = LinkOperation<Engine>;
+pub(crate) type Send = p2p::Send<Engine>;
+pub(crate) type Receive = p2p::Receive<Engine>;
+/// Unexpected message. A rendezvous request is stored with the bytes of the fragments that were
+/// sent immediately after it, if any.
+pub(crate) type Arrival = LinkArrival<Engine>;
 
-pub(crate) struct Send {
-    pub(crate) dest: usize,
-    pub(crate) word: u64,
-    pub(crate) data: Region,
-    pub(crate) mode: SendMode,
-    pub(crate) stage: SendStage,
-    /// Write progress of `data`, whose bytes another thread is still writing while the message is
-    /// being sent; `None` if all bytes were available when the send was started.
-    pub(crate) filling: Option<Arc<PipelinedSource>>,
-}
-
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) enum SendStage {
     /// Waiting for space in the ring, or (if the destination is this rank) for a matching receive.
+    #[default]
     Queued,
     /// The rendezvous request is in the receiver's ring.
     Offered { claim: u16 },
@@ -105,15 +104,6 @@ pub(crate) enum SendStage {
     /// claimed fragments from the sender's memory. The send waits for the `Finish` record, which
     /// the receiver sends once it has read the claimed fragments.
     Meeting { claim: u16 },
-}
-
-pub(crate) struct Receive {
-    pub(crate) into: Region,
-    /// Source that the receive names (a rank or DTL_ANY_SOURCE).
-    pub(crate) source: i32,
-    pub(crate) taken: Option<TakenOffer>,
-    /// Reduction of the message; `None` if the message is stored in `into`.
-    pub(crate) by: Option<RecvReduction>,
 }
 
 /// Rendezvous request (RTS) that is matched to a receive.
@@ -180,16 +170,6 @@ pub(crate) enum ControlRecord {
     Finish,
 }
 
-/// Unexpected message: no matching receive is posted yet.
-pub(crate) enum Arrival {
-    Copied(Scratch),
-    /// A rendezvous request, with the bytes of the fragments that were sent immediately after the
-    /// request, if any.
-    Offered(RndvOffer, Option<Scratch>),
-    /// A message from this rank to itself, represented by the ID of its send.
-    Own(OpId),
-}
-
 /// Content of an Offer record (rendezvous request).
 #[derive(Clone, Copy)]
 pub(crate) struct RndvOffer {
@@ -225,140 +205,24 @@ impl Engine {
             lends: mode != Mode::Cells,
             forced: mode.method(),
             liveness: Liveness { poller, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
+            awaited: None,
             short_ways: 0,
         }
     }
 
-    pub(crate) fn rank_of(&self, rank: i32) -> Result<usize> {
-        match usize::try_from(rank) {
-            Ok(index) if index < self.peers.len() => Ok(index),
-            _ => {
-                fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.peers.len() - 1)
-            }
-        }
-    }
-
-    /// Completes operation `id` with RANK_FAILURE, because rank `peer` died or left.
-    pub(crate) fn finish_failed(&mut self, id: OpId, peer: usize) {
-        self.operations.finish(id, done(peer, DTL_ERROR_RANK_FAILURE, 0, 0));
-    }
-
-    // ---- starting ----
-
-    pub(crate) fn isend(
-        &mut self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        mode: SendMode,
-    ) -> Result<OpId> {
-        let dest = self.rank_of(dest)?;
-        if dest == self.rank {
-            return self.send_to_self(data, word, mode);
-        }
-        self.send_to(dest, data, word, mode, None)
-    }
-
-    pub(crate) fn send_to(
-        &mut self,
-        dest: usize,
-        data: Region,
-        word: u64,
-        mode: SendMode,
-        filling: Option<Arc<PipelinedSource>>,
-    ) -> Result<OpId> {
-        let rank = self.rank;
-        if !self.peers.is_present(dest) {
-            let failed = done(dest, DTL_ERROR_RANK_FAILURE, word, 0);
-            return self.operations.add(ShmOperation::Done(failed));
-        }
-        let link = self.peers.make_link(dest);
-        let link = link.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "no peer {dest}"))?;
-        if link.producer.is_none() {
-            link.producer = Some(self.segment.open_ring(rank, dest)?);
-        }
-        let waits = !link.starts.is_empty();
-        let send = Send { dest, word, data, mode, stage: SendStage::Queued, filling };
-        let id = self.operations.add(ShmOperation::Send(send))?;
-        if waits || !self.start(dest, id) {
-            if let Some(link) = self.peers.link_mut(dest) {
-                link.starts.push_back(id);
-            }
-            self.list(dest);
-        }
-        Ok(id)
-    }
-
     /// Sends a short message if a ring to `dest` exists and has space, and no send to `dest` is
     /// queued. Otherwise returns false, and the caller must use `isend`.
-    pub(crate) fn send_at_once(&mut self, data: Region, dest: i32, word: u64) -> bool {
+    pub(crate) fn send_at_once(&mut self, data: Region, to: Dest) -> bool {
         if data.len() > MAX_DATA {
             return false;
         }
-        let Ok(dest) = usize::try_from(dest) else { return false };
+        let Ok(dest) = usize::try_from(to.rank) else { return false };
         self.progress_others();
         let is_present = self.peers.is_present(dest);
-        let link = self.peers.link_mut(dest).filter(|link| is_present && link.starts.is_empty());
+        let link =
+            self.peers.link_mut(dest).filter(|link| is_present && link.queue.starts.is_empty());
         // There is no ring from this rank to itself.
-        link.is_some_and(|link| link.push_eager(word, data, self.forced))
-    }
-
-    fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {
-        let over = done(self.rank, DTL_SUCCESS, word, data.len() as u64);
-        if let Some(posted) = self.matcher.take_posted(rank_of(self.rank), word) {
-            self.deliver(posted, self.rank, word, data);
-            return self.operations.add(ShmOperation::Done(over));
-        }
-        let is_copied = data.len() <= MAX_DATA && mode != SendMode::Synchronous;
-        let copy = if is_copied { Scratch::copy_of(data) } else { None };
-        let (id, arrival) = match copy {
-            Some(copy) => (self.operations.add(ShmOperation::Done(over))?, Arrival::Copied(copy)),
-            None => {
-                let (dest, stage) = (self.rank, SendStage::Queued);
-                let send = Send { dest, word, data, mode, stage, filling: None };
-                let id = self.operations.add(ShmOperation::Send(send))?;
-                (id, Arrival::Own(id))
-            }
-        };
-        self.matcher.arrive(rank_of(self.rank), word, arrival);
-        Ok(id)
-    }
-
-    pub(crate) fn irecv(
-        &mut self,
-        into: Region,
-        select: Selector,
-        by: Option<RecvReduction>,
-    ) -> Result<OpId> {
-        if select.source != DTL_ANY_SOURCE {
-            self.rank_of(select.source)?;
-        }
-        let receive = Receive { into, source: select.source, taken: None, by };
-        let id = self.operations.add(ShmOperation::Receive(receive))?;
-        while let Some(message) = self.matcher.take_unexpected(&select) {
-            // The sender has canceled this rendezvous request: the search continues.
-            if self.claim(&message) {
-                self.give(id, message);
-                return Ok(id);
-            }
-        }
-        match self.gone(select.source) {
-            Some(peer) => self.finish_failed(id, peer),
-            None => self.matcher.post(select, id),
-        }
-        Ok(id)
-    }
-
-    /// Starts the transfer of `message` into the buffer of receive `id`.
-    pub(crate) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
-        let source = index_of(message.source);
-        match message.what {
-            Arrival::Copied(copy) => self.deliver(id, source, message.match_bits, copy.region()),
-            Arrival::Own(send) => self.deliver_own(id, send),
-            Arrival::Offered(offer, early) => {
-                self.begin(id, source, message.match_bits, offer, early)
-            }
-        }
+        link.is_some_and(|link| link.push_eager(to.word, data, self.forced))
     }
 
     /// Returns true if the message of operation `id` is being transferred in fragments.
@@ -368,45 +232,6 @@ impl Engine {
             Some(ShmOperation::Receive(receive)) => receive.taken.is_some(),
             _ => false,
         }
-    }
-
-    /// Returns `source` if that rank died or left, so that a receive from it cannot complete, else
-    /// `None`. (The communicator decides whether a death ends an any-source receive, because it has
-    /// the member list.)
-    pub(crate) fn gone(&self, source: i32) -> Option<usize> {
-        let rank = usize::try_from(source).ok()?;
-        self.peers.get(rank).filter(|peer| peer.state != PeerState::Present).map(|_| rank)
-    }
-
-    pub(crate) fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
-        let Some(operation) = self.operations.get_mut(id) else { return };
-        if let ShmOperation::Receive(receive) = operation {
-            // A rank may receive into the buffer that it sends to itself, so the copy handles
-            // overlap.
-            if source == self.rank && receive.by.is_none() {
-                receive.into.copy_from(data)
-            } else {
-                receive.store(0, data)
-            }
-            let size = data.len() as u64;
-            let status = fitting(size, receive.into);
-            *operation = ShmOperation::Done(done(source, status, word, size));
-        }
-    }
-
-    fn deliver_own(&mut self, id: OpId, send: OpId) {
-        if let Some(&ShmOperation::Send(Send { word, data, .. })) = self.operations.get(send) {
-            self.deliver(id, self.rank, word, data);
-            self.operations.finish(send, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
-        }
-    }
-
-    /// Accepts `message` for a receive. Returns false if the message is a rendezvous request that
-    /// the sender has already canceled. The sender can no longer cancel an accepted request.
-    /// Messages that are not rendezvous requests are always accepted.
-    pub(crate) fn claim(&self, message: &UnexpectedMessage<Arrival>) -> bool {
-        let Arrival::Offered(offer, _) = &message.what else { return true };
-        self.claim_offer(index_of(message.source), *offer)
     }
 
     pub(crate) fn claim_offer(&self, source: usize, offer: RndvOffer) -> bool {
@@ -438,8 +263,8 @@ impl Engine {
                 None if readable => chosen,
                 _ => CopyMethod::Cells,
             };
-            let is_measurable = is_free && (is_lower || !link.is_exchange);
-            (method, link.is_exchange, link.begin_transfer(size, is_measurable, shared))
+            let is_measurable = is_free && (is_lower || !link.exchange.is_on());
+            (method, link.exchange.is_on(), link.begin_transfer(size, is_measurable, shared))
         });
         let is_alone = method == CopyMethod::Get || (method == CopyMethod::Split && is_exchange);
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
@@ -481,52 +306,9 @@ impl Engine {
 
     /// Sends the pending control record of receive `id`, or queues it if it cannot be sent now.
     pub(crate) fn answer_or_queue(&mut self, source: usize, id: OpId) {
-        let is_first = self.peers.link(source).is_some_and(|link| link.answers.is_empty());
-        if is_first && self.answer(source, id) {
-            return;
-        }
-        if let Some(link) = self.peers.link_mut(source) {
-            link.answers.push_back(id);
-        }
-        self.list(source);
-    }
-
-    pub(crate) fn list(&mut self, rank: usize) {
-        if let Some(link) = self.peers.link_mut(rank).filter(|link| !link.is_listed) {
-            link.is_listed = true;
-            self.outbound.push(rank);
-        }
-    }
-
-    /// Cancels an operation if that is still possible; then the operation completes with CANCELED.
-    pub(crate) fn cancel(&mut self, id: OpId) {
-        let own = rank_of(self.rank);
-        let withdrawn = match self.operations.get(id) {
-            Some(&ShmOperation::Receive(Receive { source, taken: None, .. })) => {
-                self.matcher.cancel(source, &id)
-            }
-            Some(&ShmOperation::Send(Send { dest, stage: SendStage::Queued, .. }))
-                if dest == self.rank =>
-            {
-                let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
-                self.operations.cancel_message(&mut self.matcher, own, is)
-            }
-            Some(&ShmOperation::Send(Send { dest, stage, .. })) => {
-                self.peers.link_mut(dest).is_some_and(|link| match stage {
-                    SendStage::Queued => {
-                        link.starts.retain(|start| *start != id);
-                        true
-                    }
-                    SendStage::Offered { claim } => {
-                        link.producer.as_mut().is_some_and(|p| p.offers.cancel(claim))
-                    }
-                    SendStage::Streaming { .. } | SendStage::Meeting { .. } => false,
-                })
-            }
-            _ => false,
-        };
-        if withdrawn {
-            self.operations.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
+        let is_first = self.send_queue(source).is_some_and(|queue| queue.answers.is_empty());
+        if !(is_first && self.answer(source, id)) {
+            self.queue_answer(source, id);
         }
     }
 
@@ -563,6 +345,107 @@ impl Engine {
                     self.incoming.push(source);
                 }
             }
+        }
+    }
+}
+
+impl P2pLink for Engine {
+    type Stage = SendStage;
+    type Filling = Option<Arc<PipelinedSource>>;
+    type Taken = TakenOffer;
+    /// Reduction of the message.
+    type Action = Option<RecvReduction>;
+    type Offer = (RndvOffer, Option<Scratch>);
+    type Bytes = Scratch;
+    /// Receive whose control record is to be sent.
+    type Answer = OpId;
+    const EAGER: usize = MAX_DATA;
+
+    fn ranks(&self) -> (usize, usize) {
+        (self.rank, self.peers.len())
+    }
+
+    fn queues(&self) -> (&Operations<ShmOperation>, &Matcher<OpId, Arrival>) {
+        (&self.operations, &self.matcher)
+    }
+
+    fn queues_mut(&mut self) -> (&mut Operations<ShmOperation>, &mut Matcher<OpId, Arrival>) {
+        (&mut self.operations, &mut self.matcher)
+    }
+
+    fn send_queue(&mut self, rank: usize) -> Option<&mut SendQueue<OpId>> {
+        self.peers.link_mut(rank).map(|link| &mut link.queue)
+    }
+
+    fn listed(&mut self) -> &mut Vec<usize> {
+        &mut self.outbound
+    }
+
+    fn gone(&self, source: i32) -> Option<usize> {
+        let rank = index_of(source);
+        self.peers.get(rank).filter(|peer| peer.state != PeerState::Present).map(|_| rank)
+    }
+
+    fn connect(&mut self, dest: usize) -> Result<bool> {
+        let link = self.peers.make_link(dest);
+        let link = link.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "no peer {dest}"))?;
+        if link.producer.is_none() {
+            link.producer = Some(self.segment.open_ring(self.rank, dest)?);
+        }
+        Ok(!link.queue.starts.is_empty())
+    }
+
+    fn try_start(&mut self, dest: usize, id: OpId) -> SendOutcome {
+        if self.start(dest, id) { SendOutcome::Yes } else { SendOutcome::NoRoom }
+    }
+
+    fn try_answer(&mut self, dest: usize, id: OpId) -> bool {
+        self.answer(dest, id)
+    }
+
+    fn transfer(
+        &mut self,
+        id: OpId,
+        source: usize,
+        word: u64,
+        (offer, early): Self::Offer,
+        _place: Option<PostedReceive<OpId>>,
+    ) {
+        self.begin(id, source, word, offer, early);
+    }
+
+    fn cancel_send(&mut self, id: OpId, dest: usize, stage: SendStage) -> bool {
+        let Some(link) = self.peers.link_mut(dest) else { return false };
+        match stage {
+            SendStage::Queued => {
+                link.queue.starts.retain(|start| *start != id);
+                true
+            }
+            SendStage::Offered { claim } => {
+                link.producer.as_mut().is_some_and(|producer| producer.offers.cancel(claim))
+            }
+            SendStage::Streaming { .. } | SendStage::Meeting { .. } => false,
+        }
+    }
+
+    fn claim(&self, source: usize, (offer, _): &Self::Offer) -> bool {
+        self.claim_offer(source, *offer)
+    }
+
+    fn size_of(&self, source: usize, (offer, _): &Self::Offer) -> Option<u64> {
+        let consumer = self.peers.consumer(source)?;
+        consumer.offers.is_open(offer.claim).then_some(offer.size)
+    }
+
+    fn region(bytes: &mut Scratch, _size: usize) -> Region {
+        bytes.region()
+    }
+
+    fn store(receive: &Receive, data: Region, is_own: bool) {
+        if is_own && receive.action.is_none() {
+            receive.into.copy_from(data);
+        } else {
+            receive.store(0, data);
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Fast path for receives, without an operation object. It serves applications that wait for one
-//! short message while no other operation is pending, as in a ping-pong exchange. This file also
+//! Fast paths for receives of short messages. A receive without an operation object serves
+//! applications that wait for one message while no other operation is pending, as in a ping-pong
+//! exchange. Windows of messages are delivered to posted receives by `read_short`. This file also
 //! contains `progress_others`, through which fast-path receives and fast-path sends (in `engine`)
 //! advance all other operations.
 //!
@@ -7,10 +8,11 @@
 //! from its ring only if no earlier posted receive could match it, no message from its source is
 //! queued, and it is the next record in the ring.
 
-use super::engine::{Engine, done, fitting};
+use super::engine::{Engine, ShmOperation, done, fitting, rank_of};
+use super::rx::PREFETCH_AFTER;
 use crate::backend::shm::memory::ring::RecordKind;
 use crate::backend::shm::peer::EagerCopy;
-use crate::runtime::component::{Completion, Selector};
+use crate::runtime::component::{Completion, OpId, Selector};
 use crate::sys::memory::buf::Region;
 
 /// Number of polls of a ring while the transport is locked. These polls take a few hundred
@@ -65,5 +67,46 @@ impl Engine {
             return Some(());
         }
         None
+    }
+
+    /// Delivers the next records in the ring of rank `source`, up to `most`, as long as they are
+    /// messages in their slots and the first posted receive matches. Returns their number.
+    pub(super) fn read_short(&mut self, source: usize, most: usize) -> usize {
+        let (from, mut count) = (rank_of(source), 0);
+        let Some(posted) = self.matcher.posted_from(from) else { return 0 };
+        let Some(consumer) = self.peers.consumer_mut(source) else { return 0 };
+        while let Some(receive) = posted.front().filter(|_| count < most) {
+            let message = consumer.peek_short();
+            let Some((word, data)) = message.filter(|(word, _)| receive.select.takes(from, *word))
+            else {
+                break;
+            };
+            if let Some(operation) = self.operations.get_mut(receive.what) {
+                operation.deliver(source, word, data, false);
+            }
+            posted.pop_front();
+            consumer.pop_short();
+            if count >= PREFETCH_AFTER {
+                consumer.will_read();
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// Makes progress like `progress`, for a caller that waits for operation `id`. Once `id` is
+    /// complete, unexpected messages stay in their ring: the caller may be about to post their
+    /// receives, and storing a message takes longer than all other steps of its receive.
+    pub(crate) fn progress_for(&mut self, id: OpId) -> bool {
+        self.awaited = Some(id);
+        let moved = self.progress();
+        self.awaited = None;
+        moved
+    }
+
+    /// Returns true if the operation for which progress is made is complete.
+    pub(crate) fn has_awaited(&self) -> bool {
+        let awaited = self.awaited.and_then(|id| self.operations.get(id));
+        matches!(awaited, Some(ShmOperation::Done(_)))
     }
 }

@@ -2,11 +2,13 @@
 
 use super::copy_choice::CopyMethod;
 use super::engine::{
-    Arrival, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation, done,
-    fitting, rank_of,
+    Arrival, CmaProgress, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation,
+    done, fitting, rank_of,
 };
 use super::pipeline::{FRAGMENT, LONG, METHOD_BIT, fragments_of};
+use super::transfer_times::TransferEnd;
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
+use crate::backend::p2p::P2pEngine;
 use crate::backend::shm::memory::cells::CellMemory;
 use crate::backend::shm::memory::ring::{ORDINARY, RecordKind, RingRecord};
 use crate::backend::shm::memory::segment::PeerState;
@@ -19,7 +21,7 @@ use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of consecutive records of a ring that are read before later ones are prefetched.
-const PREFETCH_AFTER: usize = 3;
+pub(super) const PREFETCH_AFTER: usize = 3;
 
 /// Logs once that messages stay in their ring because memory for storing them is exhausted.
 fn warn_of_memory(source: usize) {
@@ -64,7 +66,7 @@ enum Into {
 impl Receive {
     /// Stores or reduces `bytes`, which begin at offset `at` of the message.
     pub(crate) fn store(&self, at: usize, bytes: Region) {
-        match &self.by {
+        match &self.action {
             Some(by) => by.reduce(self.into, at, bytes),
             None => self.into.part(at, bytes.len()).copy_across(bytes),
         }
@@ -72,7 +74,7 @@ impl Receive {
 
     /// Reduces the `len` bytes at offset `at` if the message is reduced. They are in `into`.
     pub(crate) fn stored(&self, at: usize, len: usize) {
-        self.by.iter().for_each(|by| by.reduce(self.into, at, self.into.part(at, len)));
+        self.action.iter().for_each(|by| by.reduce(self.into, at, self.into.part(at, len)));
     }
 }
 
@@ -80,7 +82,7 @@ impl Engine {
     /// Reads up to `most` records from the ring of rank `source` and returns their number. If no
     /// memory can be allocated for a message, the message stays in the ring.
     pub(crate) fn read_ring(&mut self, source: usize, most: usize) -> usize {
-        let mut count = 0;
+        let mut count = self.read_short(source, most);
         while count < most {
             let Some(consumer) = self.peers.consumer_mut(source) else { break };
             match consumer.peek() {
@@ -96,6 +98,7 @@ impl Engine {
                         }
                     }
                     count += 1;
+                    count += self.read_short(source, most - count);
                 }
                 Ok(None) => break,
                 Err(()) => {
@@ -130,20 +133,20 @@ impl Engine {
 
     fn accept_eager(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
-        if let Some(id) = self.matcher.take_posted(from, record.key) {
-            if record.payload.len() > ORDINARY {
+        if record.payload.len() > ORDINARY {
+            if let Some(id) = self.matcher.take_posted(from, record.key) {
                 self.deliver_measured(id, source, record);
-            } else {
-                self.deliver(id, source, record.key, record.payload);
+                return true;
             }
-            return true;
         }
-        let Some(copy) = Scratch::copy_of(record.payload) else {
-            warn_of_memory(source);
+        if self.has_awaited() && !self.matcher.is_wanted(from, record.key) {
             return false;
-        };
-        self.matcher.arrive(from, record.key, Arrival::Copied(copy));
-        true
+        }
+        let is_accepted = self.accept_message(source, record.key, record.payload);
+        if !is_accepted {
+            warn_of_memory(source);
+        }
+        is_accepted
     }
 
     /// Copies the eager message `record` to the buffer of receive `id`, and records the time if its
@@ -180,7 +183,7 @@ impl Engine {
             self.begin(id, source, record.key, offer, None);
             Into::Taken(id)
         } else if early == 0 {
-            self.matcher.arrive(from, record.key, Arrival::Offered(offer, None));
+            self.matcher.arrive(from, record.key, Arrival::Offered((offer, None)));
             return true;
         } else {
             let Some(memory) = Scratch::unwritten(size) else {
@@ -194,6 +197,21 @@ impl Engine {
             link.long = Some(PipelineReceive { into, word, have, size, begun_ns, method });
         }
         true
+    }
+
+    /// Drops all canceled rendezvous requests from rank `source` and releases their state words,
+    /// which that rank needs for new requests.
+    fn drop_all_withdrawn(&mut self, source: usize) {
+        let Some(consumer) = self.peers.consumer(source) else { return };
+        let from = rank_of(source);
+        self.matcher.retain_unexpected(from, |what| match what {
+            Arrival::Offered((offer, _)) => !consumer.offers.release_withdrawn(offer.claim),
+            _ => true,
+        });
+        self.operations.cancel_taken(from, |what| match what {
+            Arrival::Offered((offer, _)) => consumer.offers.release_withdrawn(offer.claim),
+            _ => false,
+        });
     }
 
     fn accept_clear(&mut self, source: usize, record: &RingRecord) {
@@ -284,7 +302,8 @@ impl Engine {
         let Some(long) = link.long.take() else { return };
         let PipelineReceive { into, word, size, begun_ns, method, .. } = long;
         if matches!(into, Into::Posted(_) | Into::Kept(_, None)) {
-            let new_choice = link.end_transfer(size, method, begun_ns);
+            let is_awaited = begun_ns != 0 && self.matcher.has_posted(from);
+            let new_choice = link.end_transfer(size, &TransferEnd { method, begun_ns, is_awaited });
             new_choice.into_iter().for_each(|choice| explain_copies(source, choice));
         }
         match into {
@@ -299,11 +318,11 @@ impl Engine {
             // A matching receive may have been posted since the first fragment arrived.
             Into::Kept(memory, None) => match self.matcher.take_posted(from, word) {
                 Some(id) => self.deliver(id, source, word, memory.region()),
-                None => self.matcher.arrive(from, word, Arrival::Copied(memory)),
+                None => self.matcher.arrive(from, word, Arrival::Held(memory, size)),
             },
             Into::Kept(memory, Some(offer)) => {
                 if !self.matcher.is_wanted(from, word) {
-                    self.matcher.arrive(from, word, Arrival::Offered(offer, Some(memory)));
+                    self.matcher.arrive(from, word, Arrival::Offered((offer, Some(memory))));
                 } else if self.claim_offer(source, offer) {
                     if let Some(id) = self.matcher.take_posted(from, word) {
                         self.begin(id, source, word, offer, Some(memory));
@@ -399,9 +418,9 @@ impl Engine {
             return;
         };
         if taken.source == source {
-            let (word, size, begun_ns) = (taken.word, taken.offer.size, taken.help.begun_ns);
+            let (word, size) = (taken.word, taken.offer.size);
             if let Some(link) = self.peers.link_mut(source) {
-                link.break_transfer(begun_ns);
+                link.transfers.break_off();
             }
             let status = i32::try_from(status).ok().filter(|status| is_status(*status));
             self.operations
@@ -462,8 +481,10 @@ impl Engine {
         };
         let size = taken.offer.size;
         if let Some(link) = self.peers.link_mut(taken.source) {
-            let help = &taken.help;
-            let new_choice = link.end_transfer(taken.want, help.method, help.begun_ns);
+            let CmaProgress { method, begun_ns, .. } = taken.help;
+            let is_awaited = begun_ns != 0 && self.matcher.has_posted(rank_of(taken.source));
+            let new_choice =
+                link.end_transfer(taken.want, &TransferEnd { method, begun_ns, is_awaited });
             new_choice.into_iter().for_each(|choice| explain_copies(taken.source, choice));
         }
         self.operations.finish(id, done(taken.source, fitting(size, into), taken.word, size));

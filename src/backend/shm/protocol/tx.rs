@@ -5,48 +5,30 @@ use super::copy_choice::CopyMethod;
 use super::engine::{ControlRecord, Engine, Receive, Send, SendStage, ShmOperation, done};
 use super::pipeline::{LONG, METHOD_BIT};
 use crate::abi::status::DTL_SUCCESS;
+use crate::backend::p2p::P2pEngine;
 use crate::backend::shm::memory::ring::{MAX_DATA, Payload, RecordKind};
 use crate::runtime::component::{OpId, SendMode};
 use crate::sys::{memory::buf::Region, sync::wait::now_ns};
 
 impl Engine {
+    /// Writes queued records to the ring of each rank until that ring is full: control records
+    /// first (they free buffers of other ranks), then new messages, then fragments. Returns true if
+    /// a record was written.
     pub(crate) fn write_on(&mut self) -> bool {
         let mut moved = false;
         let mut index = 0;
         while let Some(&dest) = self.outbound.get(index) {
-            moved |= self.write_to(dest);
+            moved |= self.write_to(dest) | self.stream_to(dest);
             match self.peers.link_mut(dest) {
                 Some(link) if link.has_work() => index += 1,
                 Some(link) => {
-                    link.is_listed = false;
+                    link.queue.is_listed = false;
                     self.outbound.swap_remove(index);
                 }
                 None => index += 1,
             }
         }
         moved
-    }
-
-    /// Writes records to the ring to `dest` until that ring is full: control records first (they
-    /// free buffers of other ranks), then new messages, then fragments. Returns true if a record
-    /// was written.
-    fn write_to(&mut self, dest: usize) -> bool {
-        let mut moved = false;
-        while let Some(id) = self.peers.link(dest).and_then(|link| link.answers.front().copied()) {
-            if !self.answer(dest, id) {
-                return moved;
-            }
-            moved = true;
-            self.peers.link_mut(dest).map(|link| link.answers.pop_front());
-        }
-        while let Some(id) = self.peers.link(dest).and_then(|link| link.starts.front().copied()) {
-            if !self.start(dest, id) {
-                break;
-            }
-            moved = true;
-            self.peers.link_mut(dest).map(|link| link.starts.pop_front());
-        }
-        moved | self.stream_to(dest)
     }
 
     pub(crate) fn push(&mut self, dest: usize, kind: RecordKind, key: u64, what: Payload) -> bool {
@@ -157,9 +139,9 @@ impl Engine {
     }
 
     /// Returns the current copy method for messages of `len` bytes to `dest`.
-    fn method_to(&self, dest: usize, len: usize) -> CopyMethod {
-        let chosen =
-            || self.peers.link(dest).map(|link| link.chosen_for_send(len, self.rank < dest));
+    fn method_to(&mut self, dest: usize, len: usize) -> CopyMethod {
+        let is_lower = self.rank < dest;
+        let chosen = || self.peers.link_mut(dest).map(|link| link.chosen_for_send(len, is_lower));
         let method = self.forced.or_else(chosen).filter(|how| self.lends || how.uses_cells());
         method.unwrap_or(CopyMethod::Cells)
     }

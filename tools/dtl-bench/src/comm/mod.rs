@@ -2,9 +2,11 @@
 //! MPI communicator in the same processes.
 //!
 //! `test` defines the tests (rows of the table). `batch` runs a test with an implementation of
-//! `endpoint`: the library (`ours`) or an MPI library (`raw`). `ucx` runs a UCX program for
-//! comparison. `start` creates the ranks. This file contains the measurement on one rank.
+//! `endpoint`: the library (`ours`), an MPI library (`raw`) or a prototype without any overhead
+//! (`bare`). `ucx` runs a UCX program for comparison. `start` creates the ranks. This file contains
+//! the measurement on one rank.
 
+mod bare;
 mod batch;
 mod endpoint;
 mod ours;
@@ -20,8 +22,10 @@ use crate::measure::{self, Bench};
 use crate::options::Comm;
 use crate::out::Outcome;
 use crate::probe::{self, Part, Probe};
+use crate::stats::Regime;
 use crate::stats::Samples;
 use crate::table::{Line, Progress};
+use bare::Bare;
 use batch::{Buffers, Place, batch, verify};
 use dtl::tooling::os::{SharedMapping, node_id};
 use endpoint::Endpoint;
@@ -33,24 +37,26 @@ use std::sync::Arc;
 use test::Row;
 use ucx::Ucx;
 
-/// Communication library with which libdtl is compared.
+/// Implementation with which libdtl is compared.
 enum Peer {
     Mpi(Raw),
     Ucx(Ucx),
-    /// The library with each copy method for large messages, instead of the automatic choice.
-    Methods(Vec<Ours>),
+    /// The library with one copy method for large messages, instead of the automatic choice.
+    Method(Ours),
+    Prototype(Box<Bare>),
 }
 
 impl Peer {
-    fn names(&self) -> Vec<&'static str> {
+    fn name(&self) -> &'static str {
         match self {
-            Peer::Mpi(raw) => vec![raw.name()],
-            Peer::Ucx(_) => vec!["ucx"],
-            Peer::Methods(forced) => forced.iter().map(Endpoint::name).collect(),
+            Peer::Mpi(raw) => raw.name(),
+            Peer::Ucx(_) => "ucx",
+            Peer::Method(forced) => forced.name(),
+            Peer::Prototype(bare) => bare.name(),
         }
     }
 
-    /// Returns the name and version of the communication library, for the table header.
+    /// Returns the name and version of the implementation, for the table header.
     fn facts(&self) -> Value {
         match self {
             Peer::Mpi(raw) => {
@@ -58,22 +64,27 @@ impl Peer {
                 json!({ "name": "mpi", "version": raw.version, "file": file })
             }
             Peer::Ucx(ucx) => json!({ "name": "ucx", "version": ucx.version }),
-            Peer::Methods(_) => json!({ "name": METHODS }),
+            Peer::Method(_) => json!({ "name": METHODS }),
+            Peer::Prototype(_) => json!({ "name": PROTOTYPE }),
         }
     }
 }
 
 /// Name of the comparison with the forced copy methods, in results.
 pub(crate) const METHODS: &str = "methods";
+/// Name of the bare prototype, in results.
+pub(crate) const PROTOTYPE: &str = "prototype";
 
-/// State of one rank: the library's communicator, the implementation that it is compared with, and
+/// State of one rank: the library's communicator, the implementations that it is compared with, and
 /// the buffers.
 struct Rank<'a> {
     ours: Ours,
-    peer: Option<&'a mut Peer>,
+    peers: &'a mut [Peer],
     place: Place,
     buffers: Buffers,
     probe: Option<Probe>,
+    /// Distance of the processors at its last measurement.
+    distance: Option<f64>,
     /// Test (row of the table) that is being measured.
     row: Row,
 }
@@ -110,45 +121,56 @@ impl Rank<'_> {
 
     fn sides(&self) -> Vec<&'static str> {
         let mut names = vec![self.ours.name()];
-        names.extend(self.peer.iter().flat_map(|peer| peer.names()));
+        names.extend(self.peers.iter().map(Peer::name));
         names
     }
 
-    /// Runs several batches with the library and returns the median of their times per operation.
-    /// Together, the batches take about as long as one run of ucx_perftest, including its warm-up.
-    fn several(&mut self) -> Outcome<f64> {
-        let mut values = [0.0; 21];
-        for value in &mut values {
-            *value = batch(&mut self.ours, &mut self.buffers, self.row, self.place)?;
-        }
-        values.sort_by(f64::total_cmp);
-        Ok(values[values.len() / 2])
-    }
-
     fn verify(&mut self) -> Outcome {
-        verify(&mut self.ours, &mut self.buffers, self.row, self.place)?;
-        match self.peer.as_deref_mut() {
-            Some(Peer::Mpi(raw)) => verify(raw, &mut self.buffers, self.row, self.place),
-            Some(Peer::Methods(forced)) => forced
-                .iter_mut()
-                .try_for_each(|ours| verify(ours, &mut self.buffers, self.row, self.place)),
-            _ => Ok(()),
-        }
+        let Rank { ours, peers, buffers, row, place, .. } = self;
+        verify(ours, buffers, *row, *place)?;
+        peers.iter_mut().try_for_each(|peer| match peer {
+            Peer::Mpi(raw) => verify(raw, buffers, *row, *place),
+            Peer::Method(forced) => verify(forced, buffers, *row, *place),
+            Peer::Prototype(bare) => bare.ways.clone().try_for_each(|way| {
+                bare.way = way;
+                verify(&mut **bare, buffers, *row, *place)
+            }),
+            Peer::Ucx(_) => Ok(()),
+        })
     }
 }
 
+/// Returns the median of the times per operation of `count` batches.
+fn median(count: usize, mut batch: impl FnMut() -> Outcome<f64>) -> Outcome<f64> {
+    let mut values = (0..count).map(|_| batch()).collect::<Outcome<Vec<_>>>()?;
+    values.sort_by(f64::total_cmp);
+    Ok(values[count / 2])
+}
+
+/// Number of batches that together take about as long as one run of ucx_perftest, including its
+/// warm-up.
+const AS_UCX: usize = 21;
+
 impl Bench for Rank<'_> {
     fn batch(&mut self, side: usize) -> Outcome<f64> {
-        let took = match (self.peer.as_deref_mut(), side) {
-            (Some(Peer::Mpi(raw)), 1) => batch(raw, &mut self.buffers, self.row, self.place),
-            (Some(Peer::Ucx(ucx)), 1) => ucx.batch(self.row),
-            (Some(Peer::Ucx(_)), _) => self.several(),
-            (Some(Peer::Methods(forced)), 1..) => {
-                batch(&mut forced[side - 1], &mut self.buffers, self.row, self.place)
+        let regime = Regime::of(self.distance, self.distance);
+        let Rank { ours, peers, buffers, row, place, .. } = self;
+        let (row, place) = (*row, *place);
+        let is_vs_ucx = peers.iter().any(|peer| matches!(peer, Peer::Ucx(_)));
+        let count = if is_vs_ucx { AS_UCX } else { 1 };
+        let took = match side.checked_sub(1).map(|side| &mut peers[side]) {
+            None => median(count, || batch(ours, buffers, row, place)),
+            Some(Peer::Mpi(raw)) => batch(raw, buffers, row, place),
+            Some(Peer::Ucx(ucx)) => ucx.batch(row),
+            Some(Peer::Method(forced)) => batch(forced, buffers, row, place),
+            Some(Peer::Prototype(bare)) => {
+                bare.choose(row, regime);
+                let took = median(count, || batch(&mut **bare, buffers, row, place))?;
+                bare.record(row, regime, took);
+                Ok(took)
             }
-            _ => batch(&mut self.ours, &mut self.buffers, self.row, self.place),
         }?;
-        if self.row.test.is_of_two() {
+        if row.test.is_of_two() {
             return Ok(took);
         }
         // Ranks leave a collective at different times: the mean.
@@ -156,7 +178,8 @@ impl Bench for Rank<'_> {
     }
 
     fn distance(&mut self) -> Option<f64> {
-        self.probe.as_mut().map(Probe::round_trip)
+        self.distance = self.probe.as_mut().map(Probe::round_trip);
+        self.distance
     }
 
     fn agree(&mut self, go_on: bool) -> Outcome<bool> {

@@ -1,6 +1,7 @@
 //! Creates the ranks of the subcommand `comm`: joins a launcher's job, starts a job with dtlrun, or
 //! runs the ranks as threads.
 
+use super::bare::Bare;
 use super::batch::{Buffers, Place};
 use super::ours::Ours;
 use super::raw::Raw;
@@ -28,7 +29,9 @@ const MPI_MOST: usize = i32::MAX as usize;
 /// Runs the measurements that the command line requests.
 pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
     let mut only = wanted.only.clone();
-    if wanted.vs == Some(CommPeer::Ucx) {
+    only.extend(wanted.rows.iter().map(|row| row.0));
+    let is_vs = |peer| wanted.vs.contains(&peer);
+    if is_vs(CommPeer::Ucx) {
         let can = [Test::Latency, Test::Bandwidth];
         if only.iter().any(|test| !can.contains(test)) {
             return Err(Stop::Misused(
@@ -37,7 +40,12 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
         }
         only = if only.is_empty() { can.to_vec() } else { only };
     }
-    let rows = Row::list(&only, &wanted.sizes).map_err(Stop::Misused)?;
+    let named = wanted.rows.iter().map(|&(test, bytes)| Row::list(&[test], &[bytes]));
+    let rows: Result<Vec<_>, _> = match wanted.rows.is_empty() {
+        true => Row::list(&only, &wanted.sizes),
+        false => named.collect::<Result<Vec<_>, _>>().map(|lists| lists.concat()),
+    };
+    let rows = rows.map_err(Stop::Misused)?;
     if wanted.kind == "self" {
         return Err(Stop::Misused(
             "--kind self has one rank, which has nobody to talk to: --kind threads measures ranks \
@@ -45,14 +53,14 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
                 .to_owned(),
         ));
     }
-    if wanted.vs == Some(CommPeer::Methods) && !["auto", "shm"].contains(&&*wanted.kind) {
+    if is_vs(CommPeer::Methods) && !["auto", "shm"].contains(&&*wanted.kind) {
         return Err(Stop::Misused(format!(
             "--vs methods: only kind shm has copy methods, leave --kind {} out",
             wanted.kind
         )));
     }
     let is_threaded = wanted.kind == "threads";
-    if is_threaded && wanted.vs.is_some() {
+    if is_threaded && !wanted.vs.is_empty() {
         return Err(Stop::Misused("--vs wants processes: leave --kind threads out".to_owned()));
     }
     call!(dtl_init(std::ptr::null()))?;
@@ -83,7 +91,7 @@ fn launch(wanted: &Comm) -> Result<(), Stop> {
                 .to_owned(),
         ));
     };
-    if wanted.vs == Some(CommPeer::Mpi) {
+    if wanted.vs.contains(&CommPeer::Mpi) {
         return Err(Stop::Misused(
             "--vs mpi wants MPI's own launcher: `mpirun -n 2 dtl-bench comm --vs mpi`, without -n \
              here"
@@ -106,7 +114,7 @@ fn threads(wanted: &Comm, rows: &[Row]) -> Outcome {
         for ours in ranks {
             let memory = memory.clone();
             scope.spawn(move || {
-                if let Err(text) = one(wanted, rows, ours, memory.as_ref(), None) {
+                if let Err(text) = one(wanted, rows, ours, memory.as_ref(), &mut []) {
                     // The other threads may wait for this one for ever.
                     complain!("dtl-bench: {text}");
                     std::process::exit(1);
@@ -119,9 +127,10 @@ fn threads(wanted: &Comm, rows: &[Row]) -> Outcome {
 
 /// Runs this process as one rank.
 fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
-    let raw = match wanted.vs {
-        Some(CommPeer::Mpi) => Some(Raw::start(wanted.kind == "mpi")?),
-        _ => None,
+    // MPI first: where it starts, it finds out who the ranks are.
+    let raw = match wanted.vs.contains(&CommPeer::Mpi) {
+        true => Some(Raw::start(wanted.kind == "mpi")?),
+        false => None,
     };
     let ours = Ours::open(&wanted.kind)?;
     if let Some(ranks) = wanted.ranks.filter(|&ranks| ranks != ours.size) {
@@ -129,22 +138,26 @@ fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
             format!("-n {ranks}, but the launcher started {} rank(s): leave -n out", ours.size);
         return Err(Stop::Misused(text));
     }
-    let mut peer = match raw {
-        Some(raw) => Some(Peer::Mpi(fitting(raw, &ours, rows)?)),
-        None if wanted.vs == Some(CommPeer::Methods) => {
-            Some(Peer::Methods(Ours::with_each_method()?))
-        }
-        None if wanted.vs.is_some() => {
-            let [first] = ours.tell([u64::from(std::process::id())], 0)?;
-            Some(Peer::Ucx(Ucx::new(ours.rank, first)?))
-        }
-        None => None,
-    };
-    one(wanted, rows, ours, None, peer.as_mut())?;
-    match peer {
-        Some(Peer::Mpi(raw)) => Ok(raw.end()?),
-        _ => Ok(()),
+    let mut peers = Vec::new();
+    if let Some(raw) = raw {
+        peers.push(Peer::Mpi(fitting(raw, &ours, rows)?));
     }
+    if wanted.vs.contains(&CommPeer::Methods) {
+        peers.extend(Ours::with_each_method()?.into_iter().map(Peer::Method));
+    }
+    if wanted.vs.contains(&CommPeer::Ucx) {
+        let [first] = ours.tell([u64::from(std::process::id())], 0)?;
+        peers.push(Peer::Ucx(Ucx::new(ours.rank, first)?));
+    }
+    if wanted.vs.contains(&CommPeer::Prototype) {
+        peers.push(Peer::Prototype(Box::new(Bare::open(&ours)?)));
+    }
+    one(wanted, rows, ours, None, &mut peers)?;
+    let ends = peers.into_iter().map(|peer| match peer {
+        Peer::Mpi(raw) => raw.end(),
+        _ => Ok(()),
+    });
+    Ok(ends.collect::<Outcome>()?)
 }
 
 /// Checks that this process has the same rank and size in MPI_COMM_WORLD as in the communicator,
@@ -171,7 +184,7 @@ fn one(
     rows: &[Row],
     ours: Ours,
     shared: Option<&Arc<SharedMapping>>,
-    peer: Option<&mut Peer>,
+    peers: &mut [Peer],
 ) -> Outcome {
     if ours.size < 2 {
         return Err("one rank has nobody to talk to: start two or more, -n 2".to_owned());
@@ -184,7 +197,7 @@ fn one(
     }
     let mut probe = probe_between(&ours, shared, processors)?;
     let round_trip = probe.as_mut().ok().map(Probe::round_trip);
-    let mut head = head(wanted, &ours, peer.as_deref(), (processors, probe.as_ref().err()));
+    let mut head = head(wanted, &ours, peers.first(), (processors, probe.as_ref().err()));
     head["round_trip_ns"] = round_trip.map(f64::round).into();
     if place.rank == 0 {
         if place.is_crowded {
@@ -200,7 +213,8 @@ fn one(
         }
     }
     let buffers = Buffers::new(rows, place.ranks as usize);
-    let mut rank = Rank { ours, peer, place, buffers, probe: probe.ok(), row: rows[0] };
+    let (probe, row) = (probe.ok(), rows[0]);
+    let mut rank = Rank { ours, peers, place, buffers, probe, distance: None, row };
     let lines = rank.measure(rows, wanted)?;
     if place.rank == 0 {
         table::show(&Table { head, lines }, wanted.common.json);

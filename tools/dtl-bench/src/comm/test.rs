@@ -4,7 +4,7 @@ use crate::table::Unit;
 use clap::ValueEnum;
 
 /// Operation that is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum Test {
     /// Half a round trip of a message between ranks 0 and 1
     Latency,
@@ -32,7 +32,7 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
 /// Row of the table: a test with a size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Row {
     pub(crate) test: Test,
     /// Size in bytes of a message, of each rank's data in a collective, or of each block in
@@ -60,8 +60,10 @@ impl Test {
             Test::Bandwidth | Test::Bidirectional => &[KIB, 8 * KIB, 64 * KIB, MIB, 16 * MIB],
             Test::Rate => &[8],
             Test::Barrier => &[0],
-            Test::Allreduce => &[8, KIB, 64 * KIB, MIB],
-            Test::Bcast | Test::Reduce | Test::Allgather | Test::Alltoall => &[64 * KIB, MIB],
+            Test::Allreduce => &[8, KIB, 64 * KIB, MIB, 8 * MIB],
+            Test::Bcast | Test::Reduce | Test::Allgather | Test::Alltoall => {
+                &[64 * KIB, MIB, 8 * MIB]
+            }
         }
     }
 
@@ -92,6 +94,11 @@ impl Row {
                 }
                 rows.push(Row { test, bytes });
             }
+        }
+        if rows.is_empty() {
+            return Err(
+                "a bandwidth needs messages of more than 0 bytes: give another size".to_owned()
+            );
         }
         Ok(rows)
     }

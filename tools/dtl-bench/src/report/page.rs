@@ -6,9 +6,9 @@ use super::verdict::{self, SHOWN};
 use crate::machine;
 use crate::stats::Regime;
 use crate::table::digits;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::iter;
 
 const METHOD: &str = "\
 ## How it was measured
@@ -33,6 +33,10 @@ const METHOD: &str = "\
 - UCX is measured by its own program, ucx_perftest. Its runs alternate with 21 batches of the
   library, of which the median counts. The value of UCX is its median latency, or its mean time per
   message of a stream.
+- The bare prototype (`--vs prototype`) is a small program of two processes in the same run: shared
+  memory and copies by the kernel without matching, requests, checks and failure handling, by the
+  fastest of five ways at that size and distance. It shows what the memory system allows, and is no
+  peer. Its column has the run with the median value.
 - The automatic choice of the copy method is compared with each method, forced by `DTL_SHM_COPY`, in
   the same processes: the peer is the fastest of them.
 - dtl / peer is below 1 where the library is faster in time, and above 1 where it is faster in GB/s
@@ -57,11 +61,9 @@ pub(crate) fn text(parts: &Parts) -> String {
     let versions: BTreeSet<&str> = runs.iter().map(|run| run.text("version")).collect();
     let versions = versions.into_iter().collect::<Vec<_>>().join("; ");
     let mut text = format!(
-        "# Performance\n\nResults of libdtl {versions} on:\n\n{}\n\
-         `dtl-bench report` writes the same page for your machine. *near* and *far* are the distance \
-         between the two processors; numbers in parentheses are ratios dtl / peer ([How it was \
-         measured](#how-it-was-measured)).\n",
-        machines(runs)
+        "# Performance\n\nResults of libdtl {versions}. `dtl-bench report` writes the same page for \
+         your machine. *near* and *far* are the distance between the two processors; numbers in \
+         parentheses are ratios dtl / peer ([How it was measured](#how-it-was-measured)).\n",
     );
     if !parts.pictures.is_empty() {
         text += "\n## Latency and bandwidth\n\n";
@@ -69,10 +71,17 @@ pub(crate) fn text(parts: &Parts) -> String {
     for (title, file) in parts.pictures {
         put(&mut text, &format!("![{title}]({file})"));
     }
-    for (title, runs) in groups(runs) {
-        text += &group(&title, &runs);
+    let machines = machines(runs);
+    for (machine, runs) in &machines {
+        put(&mut text, &format!("\n## {machine}{}", class(runs)));
+        for (title, runs) in groups(runs) {
+            text += &group(&title, &runs);
+        }
+        text += &verdict::text(runs, parts.notes);
     }
-    text += &verdict::text(runs, parts.notes);
+    if machines.len() > 1 {
+        text += &verdict::by_machine(&machines);
+    }
     if !parts.missing.is_empty() {
         text += "\n## Not measured\n\n";
     }
@@ -80,29 +89,37 @@ pub(crate) fn text(parts: &Parts) -> String {
     text + "\n" + METHOD
 }
 
-/// Lists the kinds of machine: the processors, the rates at which kind "shm" copies a message of
-/// 1 MiB by each method, near and far, and the round trip of a cache line in the same run.
-fn machines(runs: &[Run]) -> String {
-    let mut kinds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+/// Groups the runs by machine.
+fn machines(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
+    let mut machines: BTreeMap<String, Vec<&Run>> = BTreeMap::new();
     for run in runs {
-        let rates = kinds.entry(machine::line(&run.head["machine"])).or_default();
-        rates.extend(SHOWN.into_iter().filter_map(|regime| run.copy_rates(regime)));
-        if run.of() == Of::Methods {
-            rates.extend(run.head["round_trip_ns"].as_f64().map(|ns| {
-                format!("round trip of a cache line {ns} ns at the beginning of the run")
-            }));
+        machines.entry(machine::line(&run.head["machine"])).or_default().push(run);
+    }
+    machines.into_iter().collect()
+}
+
+/// Describes the class of a machine, for a title: the round trip of a cache line, and the rates at
+/// which kind "shm" copies a message of 1 MiB by each method, near and far.
+fn class(runs: &[&Run]) -> String {
+    let trips = |regime: Regime| {
+        let trips = runs.iter().filter_map(|run| run.head["round_trip_ns"].as_f64());
+        let trip = trips.filter(|&trip| Regime::of(Some(trip), Some(trip)) == regime);
+        trip.min_by(f64::total_cmp).map(|trip| format!("cache line {trip} ns"))
+    };
+    let mut text = String::new();
+    for regime in [Regime::Near, Regime::Far] {
+        let rates = runs.iter().filter_map(|run| run.copy_rates(regime));
+        let parts: Vec<String> = trips(regime).into_iter().chain(rates).collect();
+        if !parts.is_empty() {
+            let _ = write!(text, "; {}: {}", regime.name(), parts.join(", "));
         }
     }
-    let line = |(machine, rates): (String, BTreeSet<String>)| {
-        let parts: Vec<String> = iter::once(machine).chain(rates).collect();
-        format!("- {}\n", parts.join("; "))
-    };
-    kinds.into_iter().map(line).collect()
+    text
 }
 
 /// Returns true if the run has only rows of the tests latency and bandwidth, and another run with
 /// the same configuration, compared with the same library, also has rows of other tests.
-fn is_only_of_plots(run: &Run, runs: &[Run]) -> bool {
+fn is_only_of_plots(run: &Run, runs: &[&Run]) -> bool {
     let is_curve = |run: &Run| {
         run.of() == Of::Pair
             && run.rows.iter().all(|row| ["latency", "bandwidth"].contains(&&*row.test))
@@ -125,10 +142,10 @@ fn put(text: &mut String, line: &str) {
 
 /// Groups the runs by title. Runs of one configuration that are compared with different
 /// implementations have the same title.
-fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
+fn groups<'a>(runs: &[&'a Run]) -> Vec<(String, Vec<&'a Run>)> {
     let mut groups: Vec<(String, Vec<&Run>)> = Vec::new();
-    for run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {
-        let title = format!("{}, {}", title(run), machine::name(&run.head["machine"]));
+    for &run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {
+        let title = title(run);
         match groups.iter_mut().find(|group| group.0 == title) {
             Some(group) => group.1.push(run),
             None => groups.push((title, vec![run])),
@@ -177,7 +194,7 @@ fn group(title: &str, runs: &[&Run]) -> String {
             Regime::Unknown => String::new(),
             known => format!(", {}", known.name()),
         };
-        text += &format!("\n## {title}{place}\n{transports}\n");
+        text += &format!("\n### {title}{place}\n{transports}\n");
         if there.iter().any(|run| run.shared_processors().is_some()) {
             put(
                 &mut text,
@@ -191,8 +208,8 @@ fn group(title: &str, runs: &[&Run]) -> String {
 }
 
 /// Writes a table with one column for each peer (an implementation that the library is compared
-/// with). The library's value is the median of all runs; each ratio compares values from the same
-/// run. Kind mpi runs over the peer itself, so there each cell has the library's value of the run.
+/// with), and one for the bare prototype. The library's value is the median of all runs; each ratio
+/// compares values from the same run. Kind mpi runs over the peer itself, so there each cell has the library's value of the run.
 fn table(runs: &[&Run], regime: Regime) -> String {
     let is_over_peer = runs.iter().all(|run| run.of() == Of::OverMpi);
     let (mut head, mut rule) = ("| test | size | unit |".to_owned(), "|---|---|---|".to_owned());
@@ -202,6 +219,12 @@ fn table(runs: &[&Run], regime: Regime) -> String {
     }
     for peer in runs.iter().filter_map(|run| run.peer()) {
         let _ = write!(head, " {}{peer} |", if is_over_peer { "over " } else { "" });
+        rule += "---|";
+    }
+    let has_prototype = |row: &Row| row.at(regime).is_some_and(|pair| pair.prototype.is_some());
+    let has_prototype = runs.iter().any(|run| run.rows.iter().any(has_prototype));
+    if has_prototype {
+        head += " bare prototype |";
         rule += "---|";
     }
     let mut text = format!("{head}\n{rule}\n");
@@ -224,6 +247,15 @@ fn table(runs: &[&Run], regime: Regime) -> String {
         }
         for run in runs.iter().filter(|run| run.peer().is_some()) {
             line += &in_run(run).map_or(" |".to_owned(), |pair| cell(row, pair, is_over_peer));
+        }
+        if has_prototype {
+            let pairs = runs.iter().filter_map(|run| in_run(run));
+            let mut pairs: Vec<Pair> =
+                pairs.map(|pair| Pair { theirs: pair.prototype, ..pair }).collect();
+            pairs.retain(|pair| pair.theirs.is_some());
+            pairs.sort_by(|a, b| a.theirs.partial_cmp(&b.theirs).unwrap_or(Ordering::Equal));
+            let middle = pairs.get(pairs.len() / 2);
+            line += &middle.map_or(" |".to_owned(), |&pair| cell(row, pair, false));
         }
         put(&mut text, &line);
     }

@@ -1,6 +1,6 @@
 //! Reads the parts of a run's JSON that the report uses.
 
-use crate::comm::METHODS;
+use crate::comm::{METHODS, PROTOTYPE};
 use crate::out::Outcome;
 use crate::stats::Regime;
 use crate::table::Unit;
@@ -56,16 +56,33 @@ pub(crate) struct Row {
     values: Vec<(Regime, Pair)>,
 }
 
-/// 10th percentiles, in nanoseconds, of the times measured with the library and with its peer, and
-/// the number of samples measured with the library.
+/// 10th percentiles, in nanoseconds, of the times measured with the library, with its peer and with
+/// the bare prototype, and the number of samples measured with the library.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) ours: f64,
     /// Value measured with the peer (the implementation that the library is compared with); `None`
     /// if the run has no peer.
     pub(crate) theirs: Option<f64>,
+    /// Value measured with the bare prototype, which is no peer.
+    pub(crate) prototype: Option<f64>,
     pub(crate) count: u64,
+    /// True if the row missed its target in the first run, and these values are from the second.
+    pub(crate) is_second: bool,
 }
+
+impl Pair {
+    /// Returns the library's time divided by that of the bare prototype.
+    pub(crate) fn of_prototype(&self) -> Option<f64> {
+        self.prototype.map(|prototype| self.ours / prototype)
+    }
+}
+
+/// Minimum number of batches for a comparison with a target.
+pub(crate) const ENOUGH: u64 = 10;
+
+/// Row and regime of a run: test, size and regime.
+pub(crate) type Key = (String, Option<u64>, Regime);
 
 impl Run {
     pub(crate) fn read(file: &Path) -> Outcome<Run> {
@@ -82,6 +99,10 @@ impl Run {
             }
             false => error.to_string(),
         })?;
+        Run::of_head(head)
+    }
+
+    fn of_head(head: Value) -> Outcome<Run> {
         let rows = head.get("rows").and_then(Value::as_array);
         let (Some(rows), Some(_)) = (rows, head.get("measured").and_then(Value::as_str)) else {
             return Err(
@@ -92,6 +113,29 @@ impl Run {
         let rows =
             rows.ok_or("a row lacks its test, unit or values: was it written by another version?")?;
         Ok(Run { head, rows })
+    }
+
+    /// Returns this run with the values of a second run in the places of `missed`, as far as the
+    /// second run has enough batches there. They are marked in `head`.
+    pub(crate) fn with_second(&self, second: &Run, missed: &[Key]) -> Outcome<Run> {
+        let mut head = self.head.clone();
+        let rows = head["rows"].as_array_mut().into_iter().flatten();
+        for row in rows {
+            let is_it =
+                |other: &Value| (&other["test"], &other["bytes"]) == (&row["test"], &row["bytes"]);
+            let again = second.head["rows"].as_array().into_iter().flatten().find(|&it| is_it(it));
+            let Some(again) = again.cloned() else { continue };
+            let of_row = |key: &&Key| row["test"] == *key.0 && row["bytes"].as_u64() == key.1;
+            let regimes: Vec<_> = missed.iter().filter(of_row).map(|key| key.2.name()).collect();
+            for regime in regimes {
+                let values = &again["regimes"][regime];
+                if values["dtl"]["count"].as_u64() >= Some(ENOUGH) {
+                    row["regimes"][regime] = values.clone();
+                    row["second_run"][regime] = true.into();
+                }
+            }
+        }
+        Run::of_head(head)
     }
 
     /// Returns the configuration of the run.
@@ -121,9 +165,12 @@ impl Run {
         let rate = |(name, side): (&String, &Value)| {
             Some(format!("{name} {:.1} GB/s", MIB as f64 / side["p10_ns"].as_f64()?))
         };
-        let rates: Vec<String> =
-            sides.iter().filter(|side| side.0 != "dtl").filter_map(rate).collect();
-        Some(format!("{}: {}", regime.name(), rates.join(", ")))
+        let rates: Vec<String> = sides
+            .iter()
+            .filter(|side| side.0 != "dtl" && side.0 != PROTOTYPE)
+            .filter_map(rate)
+            .collect();
+        Some(rates.join(", "))
     }
 
     /// Returns the measured subcommand: "comm", "alloc" and so on.
@@ -137,7 +184,8 @@ impl Run {
     }
 
     /// Returns the name of the peer (the implementation that the library is compared with),
-    /// followed by the version of the peer if it is known. Returns `None` if the run has no peer.
+    /// followed by the version of the peer if it is known. Returns `None` if the run has no peer, or
+    /// only the bare prototype.
     pub(crate) fn peer(&self) -> Option<String> {
         let peer = &self.head["peer"];
         let (name, version) =
@@ -146,6 +194,7 @@ impl Run {
             "mpi" => short(version),
             "ucx" => format!("UCX {version}"),
             METHODS => "best forced method".to_owned(),
+            PROTOTYPE => return None,
             _ if version.is_empty() => name.to_owned(),
             _ => format!("{name} ({version})"),
         })
@@ -174,7 +223,8 @@ fn row(value: &Value) -> Option<Row> {
     };
     let values = value["regimes"].as_object()?.iter().map(|(name, sides)| {
         let regime = Regime::ALL.into_iter().find(|regime| regime.name() == name)?;
-        Some((regime, pair(sides)?))
+        let is_second = value["second_run"][name] == true;
+        Some((regime, Pair { is_second, ..pair(sides)? }))
     });
     let values: Option<Vec<_>> = values.collect();
     Some(Row {
@@ -185,15 +235,17 @@ fn row(value: &Value) -> Option<Row> {
     })
 }
 
-/// Extracts two values from `sides`, the results in JSON: the value for this library ("dtl") and the
-/// lowest value of those that it is compared with.
+/// Extracts the values from `sides`, the results in JSON: the value for this library ("dtl"), the
+/// lowest value of those that it is compared with, and the value of the bare prototype.
 fn pair(sides: &Value) -> Option<Pair> {
-    let theirs = sides.as_object()?.iter().filter(|(name, _)| *name != "dtl");
+    let theirs = sides.as_object()?.iter().filter(|(name, _)| *name != "dtl" && *name != PROTOTYPE);
     let theirs = theirs.filter_map(|(_, side)| side["p10_ns"].as_f64());
     let ours = &sides["dtl"];
     Some(Pair {
         ours: ours["p10_ns"].as_f64()?,
         theirs: theirs.min_by(f64::total_cmp),
+        prototype: sides[PROTOTYPE]["p10_ns"].as_f64(),
+        is_second: false,
         count: ours["count"].as_u64()?,
     })
 }

@@ -2,18 +2,20 @@
 //! This module also determines which of the libraries with which the report compares this library
 //! are not installed on this machine.
 
+use super::run::{Key, Run};
 use crate::library::own_file;
 use crate::machine;
 use crate::options::{Launcher, Part, Report};
 use crate::out::Outcome;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Sizes for the plots, in addition to the sizes of the tests.
 const CURVE: &str = "1,256,4KiB,16KiB,256KiB,4MiB";
 const CURVE_ROWS: usize = 2 * 6;
 /// Number of rows that `comm` measures with its default sizes.
-const COMM_ROWS: usize = 32;
+const COMM_ROWS: usize = 37;
 /// Options that select collectives with small messages, for ranks that share processors.
 const CROWD: [&str; 4] = ["--only", "barrier,allreduce,bcast,reduce", "--sizes", "8,1KiB"];
 const CROWD_ROWS: usize = 7;
@@ -22,15 +24,17 @@ const CROWDS: [&str; 4] = ["4", "8", "16", "32"];
 const OVER: [&str; 4] = ["--only", "latency,bandwidth,rate", "--sizes", "8,64KiB,1MiB"];
 const OVER_ROWS: usize = 7;
 /// Options that select the measurements of the copy methods of large messages.
-const METHODS: &str = "comm -n 2 --vs methods \
+const METHODS: &str = "comm -n 2 --vs methods,prototype \
     --only latency,bandwidth,bidirectional,bcast,reduce,allreduce,allgather,alltoall \
     --sizes=32KiB,64KiB,256KiB,1MiB,8MiB";
 const METHODS_ROWS: usize = 8 * 5;
-/// Options that select the measurements for UCX. Each batch of UCX measurements starts two
-/// processes.
-const UCX: [&str; 4] = ["--only", "latency,bandwidth", "--sizes", "8,1KiB,8KiB,64KiB,1MiB"];
-const UCX_ROWS: usize = 10;
-const UCX_BATCH: f64 = 0.15;
+/// Rows that are compared with UCX. Each batch of UCX measurements starts two processes, so a row
+/// takes some times as long as others (`UCX_TIME`) until it has enough batches.
+const UCX: &str = "comm -n 2 --vs ucx,prototype --rows=latency:8,latency:1KiB,latency:8KiB,\
+    latency:64KiB,latency:1MiB,bandwidth:64KiB,bandwidth:1MiB";
+const UCX_ROWS: usize = 7;
+const UCX_TIME: f64 = 2.0;
+const UCX_BATCH: f64 = 0.3;
 const ALLOC_ROWS: usize = 19;
 const MALLOCS: [(&str, &str); 2] =
     [("jemalloc", "libjemalloc.so.2"), ("mimalloc", "libmimalloc.so.2")];
@@ -44,6 +48,25 @@ pub(crate) struct Step {
     pub(crate) command: Launcher,
     /// Estimated duration in seconds.
     pub(crate) seconds: f64,
+}
+
+impl Step {
+    /// Returns this step for only those rows of a run of `comm` that are in `keys`; `None` if there
+    /// are none. `took` is the duration of the run.
+    pub(crate) fn of_rows(&self, keys: &[Key], run: &Run, took: Duration) -> Option<Step> {
+        let mut rows: Vec<String> =
+            keys.iter().map(|(test, bytes, _)| format!("{test}:{}", bytes.unwrap_or(0))).collect();
+        rows.dedup();
+        let share = rows.len() as f64 / run.rows.len() as f64;
+        let Launcher { variables, mut words } = self.command.clone();
+        words.extend(["--rows".to_owned(), rows.join(",")]);
+        (!rows.is_empty()).then(|| Step {
+            part: self.part,
+            name: self.name.clone(),
+            command: Launcher { variables, words },
+            seconds: 1.0 + share * took.as_secs_f64(),
+        })
+    }
 }
 
 /// Plan of a report: the runs to execute, and messages that name what is missing on this machine.
@@ -70,7 +93,7 @@ impl Plan {
         let threads = ["comm", "--kind", "threads", "-n", "2"];
         plan.add(Part::Threads, "threads", None, &threads, (COMM_ROWS, 1));
         let methods: Vec<&str> = METHODS.split(' ').collect();
-        plan.add(Part::Methods, "methods", None, &methods, (METHODS_ROWS, 4));
+        plan.add(Part::Methods, "methods", None, &methods, (METHODS_ROWS, 6));
         if wanted.only.is_empty() || wanted.only.contains(&Part::Ucx) {
             plan.ucx();
         }
@@ -121,7 +144,8 @@ impl Plan {
     fn under(&mut self, launcher: &Launcher, number: u32) {
         let name = |what: &str| format!("mpi-{number}{what}");
         let (pair, comm) = (Some((launcher, "2")), ["comm", "--vs", "mpi"]);
-        self.add(Part::Comm, &name(""), pair, &comm, (COMM_ROWS, 2));
+        let with_prototype = ["comm", "--vs", "mpi,prototype"];
+        self.add(Part::Comm, &name(""), pair, &with_prototype, (COMM_ROWS, 3));
         let curve = ["--only", "latency,bandwidth", "--sizes", CURVE];
         self.add(Part::Comm, &name("-curve"), pair, &[&comm[..], &curve].concat(), (CURVE_ROWS, 2));
         let over = [&comm[..], &["--kind", "mpi"], &OVER].concat();
@@ -151,7 +175,8 @@ impl Plan {
     fn without(&mut self) {
         self.missing.push("MPI: no mpirun is installed; name one with --mpirun".to_owned());
         let comm = ["comm", "-n", "2"];
-        self.add(Part::Comm, "comm", None, &comm, (COMM_ROWS, 1));
+        let with_prototype = [&comm[..], &["--vs", "prototype"]].concat();
+        self.add(Part::Comm, "comm", None, &with_prototype, (COMM_ROWS, 2));
         let curve = ["--only", "latency,bandwidth", "--sizes", CURVE];
         self.add(Part::Comm, "comm-curve", None, &[&comm[..], &curve].concat(), (CURVE_ROWS, 1));
         for ranks in CROWDS {
@@ -165,10 +190,12 @@ impl Plan {
             self.missing.push("UCX: ucx_perftest is not installed (ucx-utils)".to_owned());
             return;
         }
-        let words = [&["comm", "-n", "2", "--vs", "ucx"], &UCX[..]].concat();
+        let words: Vec<&str> = UCX.split(' ').collect();
+        self.row *= UCX_TIME;
         self.add(Part::Ucx, "ucx", None, &words, (UCX_ROWS, 1));
+        self.row /= UCX_TIME;
         if let Some(step) = self.steps.last_mut() {
-            step.seconds += UCX_BATCH * 5.0 * f64::from(self.rounds) * UCX_ROWS as f64;
+            step.seconds += UCX_BATCH * 6.0 * f64::from(self.rounds) * UCX_ROWS as f64;
         }
     }
 

@@ -3,18 +3,15 @@
 //! library is compared with) in that regime.
 
 use super::notes::Notes;
-use super::run::{Of, Row, Run};
-use super::target::{self, By, Target};
+use super::run::{ENOUGH, Key, Of, Pair, Row, Run};
+use super::target::{self, By, CHOICE, OF_PROTOTYPE, Target};
 use crate::stats::Regime;
 use crate::table::digits;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Regimes that a report shows.
 pub(crate) const SHOWN: [Regime; 3] = [Regime::Near, Regime::Far, Regime::Unknown];
-
-/// Minimum number of batches for a comparison with the target.
-const ENOUGH: u64 = 10;
 
 /// Result of the comparison of a row with its target, in one regime (class of the distance between
 /// the processors).
@@ -26,24 +23,36 @@ struct Finding<'a> {
     regime: Regime,
     place: usize,
     target: &'static Target,
-    /// Value of the library in nanoseconds.
-    ours: f64,
+    /// Values of the run from which the verdict is.
+    pair: Pair,
     theirs: Option<f64>,
     peer: String,
     /// Value for which the target sets a limit: a ratio, or a time in nanoseconds.
     value: f64,
 }
 
-/// Returns the table, and the notes on missed targets.
-pub(crate) fn text(runs: &[Run], notes: &Notes) -> String {
+/// Returns the rows of a run of `comm` that miss their targets in this run, except those of a second
+/// run.
+pub(crate) fn missed(run: &Run) -> Vec<Key> {
+    let is_first = |one: &Finding| !one.is_met() && !one.pair.is_second;
+    let found = if run.measured() == "comm" { findings(&[run]) } else { Vec::new() };
+    let key = |one: &Finding| (one.row.test.clone(), one.row.bytes, one.regime);
+    found.iter().filter(|one| is_first(one)).map(key).collect()
+}
+
+/// Returns the table for the runs of a machine, and the notes on missed targets.
+pub(crate) fn text(runs: &[&Run], notes: &Notes) -> String {
     let found = findings(runs);
     if found.is_empty() {
         return String::new();
     }
     let met = found.iter().filter(|one| one.is_met()).count();
     let mut text = format!(
-        "\n## Targets\n\nA target is the ratio, or the difference, to the fastest peer that the maintainers aim \
-         for. {met} of {} targets are met. Rows with fewer than {ENOUGH} batches are omitted.",
+        "\n### Targets\n\nA target is the ratio, or the difference, to the fastest peer that the \
+         maintainers aim for. A row between two processes also holds if the library takes at most \
+         {OF_PROTOTYPE} times as long as the bare prototype in the same run. {met} of {} targets are \
+         met. Rows with fewer than {ENOUGH} batches are omitted. *second run*: the row missed at first \
+         and was measured once more; these values count.",
         found.len()
     );
     let crowds: BTreeSet<_> = runs
@@ -53,8 +62,10 @@ pub(crate) fn text(runs: &[Run], notes: &Notes) -> String {
     for (processors, ranks) in crowds {
         let _ = write!(text, " The {ranks} ranks share {processors} processors.");
     }
-    text += "\n\n| test | size | regime | dtl | best peer | peer | dtl / peer | target | |";
-    text += "\n|---|---|---|---|---|---|---|---|---|\n";
+    text += &choice(&found);
+    text += "\n\n| test | size | regime | dtl | best peer | peer | dtl / peer | target | bare \
+             prototype | time of dtl / prototype | |";
+    text += "\n|---|---|---|---|---|---|---|---|---|---|---|\n";
     for one in &found {
         text += &one.line();
         text.push('\n');
@@ -62,9 +73,69 @@ pub(crate) fn text(runs: &[Run], notes: &Notes) -> String {
     text + &unseen(runs, &found) + &reasons(&found, notes)
 }
 
-fn findings(runs: &[Run]) -> Vec<Finding<'_>> {
+/// States how many rows keep the bounds of the automatic choice of the copy method.
+fn choice(found: &[Finding]) -> String {
+    let (each, share, all) = CHOICE;
+    let times: Vec<f64> = found
+        .iter()
+        .filter(|one| one.target.of == Of::Methods)
+        .filter_map(|one| Some(one.pair.ours / one.theirs?))
+        .collect();
+    let (Some(worst), count) = (times.iter().copied().max_by(f64::total_cmp), times.len()) else {
+        return String::new();
+    };
+    let within = times.iter().filter(|&&time| time <= each).count();
+    let is_met = within as f64 >= share * count as f64 && worst <= all;
+    format!(
+        "\n\nAutomatic choice of the copy method: {within} of {count} rows ({:.0} %) take at most {each} \
+         of the time of the best forced method, and {} at most {all}; the largest ratio is \
+         {worst:.2}. The bound ({:.0} % of the rows, and all) is {}.",
+        100.0 * within as f64 / count as f64,
+        if worst <= all { "all take" } else { "not all take" },
+        100.0 * share,
+        verdict(is_met)
+    )
+}
+
+fn verdict(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "**missed**" }
+}
+
+/// Returns a table of the rows that hold on some machines only, or on none, with a column for each
+/// machine.
+pub(crate) fn by_machine(machines: &[(String, Vec<&Run>)]) -> String {
+    let found: Vec<Vec<Finding>> = machines.iter().map(|machine| findings(&machine.1)).collect();
+    let mut rows: BTreeMap<_, Vec<Option<bool>>> = BTreeMap::new();
+    for (machine, found) in found.iter().enumerate() {
+        for one in found {
+            let key = (one.order(), [&one.name[..], &one.size, one.regime.name()]);
+            let of_row = rows.entry(key).or_insert_with(|| vec![None; machines.len()]);
+            of_row[machine] = Some(one.is_met());
+        }
+    }
+    let total = rows.len();
+    rows.retain(|_, met| met.contains(&Some(false)));
+    let mut text = format!(
+        "\n## Targets on all machines\n\n{} of {total} targets are met on every machine that has \
+         measured the row. The others:\n\n| test | size | regime |",
+        total - rows.len()
+    );
+    machines.iter().for_each(|(name, _)| text += &format!(" {name} |"));
+    text += &format!("\n|---|---|---|{}\n", "---|".repeat(machines.len()));
+    for ((_, words), met) in rows {
+        let cells = met.iter().map(|met| met.map_or("", verdict));
+        let _ = writeln!(
+            text,
+            "| {} |",
+            words.into_iter().chain(cells).collect::<Vec<_>>().join(" | ")
+        );
+    }
+    text
+}
+
+fn findings<'a>(runs: &[&'a Run]) -> Vec<Finding<'a>> {
     let mut found: Vec<Finding> = Vec::new();
-    for run in runs {
+    for &run in runs {
         for row in &run.rows {
             for regime in SHOWN {
                 let Some(one) = finding(runs, run, row, regime) else { continue };
@@ -80,12 +151,11 @@ fn findings(runs: &[Run]) -> Vec<Finding<'_>> {
             }
         }
     }
-    let place = |regime| SHOWN.iter().position(|&shown| shown == regime);
-    found.sort_by_key(|one| (one.place, one.row.bytes, place(one.regime)));
+    found.sort_by_key(Finding::order);
     found
 }
 
-fn finding<'a>(runs: &[Run], run: &Run, row: &'a Row, regime: Regime) -> Option<Finding<'a>> {
+fn finding<'a>(runs: &[&Run], run: &Run, row: &'a Row, regime: Regime) -> Option<Finding<'a>> {
     let (place, target) = target::of(run, row)?;
     let pair = row.at(regime).filter(|pair| pair.count >= ENOUGH)?;
     let (theirs, peer) = match (run.of(), target.by) {
@@ -102,13 +172,13 @@ fn finding<'a>(runs: &[Run], run: &Run, row: &'a Row, regime: Regime) -> Option<
         By::Most => pair.ours,
     };
     let (name, size) = (run.of().row(&row.test), row.size());
-    Some(Finding { row, name, size, regime, place, target, ours: pair.ours, theirs, peer, value })
+    Some(Finding { row, name, size, regime, place, target, pair, theirs, peer, value })
 }
 
 /// Returns the lowest value that any other library reached in the runs between two processes, and
 /// the name of that library. A row whose ranks are threads is compared with this value, because
 /// runs with threads do not measure any other library.
-fn best_of_processes(runs: &[Run], row: &Row, regime: Regime) -> Option<(f64, String)> {
+fn best_of_processes(runs: &[&Run], row: &Row, regime: Regime) -> Option<(f64, String)> {
     let pairs = runs.iter().filter(|run| run.of() == Of::Pair);
     let values = pairs.filter_map(|run| {
         let same =
@@ -120,11 +190,26 @@ fn best_of_processes(runs: &[Run], row: &Row, regime: Regime) -> Option<(f64, St
 }
 
 impl Finding<'_> {
+    /// Returns a key for sorting: the place of the target, the size, and the regime.
+    fn order(&self) -> (usize, Option<u64>, Option<usize>) {
+        let regime = SHOWN.iter().position(|&shown| shown == self.regime);
+        (self.place, self.row.bytes, regime)
+    }
+
+    /// Returns the ratio of the library's time to that of the prototype, in rows that it decides.
+    fn of_prototype(&self) -> Option<f64> {
+        self.pair.of_prototype().filter(|_| self.target.of == Of::Pair)
+    }
+
     fn is_met(&self) -> bool {
         self.target.is_met(self.row, self.regime, self.value)
+            || self.of_prototype().is_some_and(|ratio| ratio <= OF_PROTOTYPE)
     }
 
     fn is_harder_than(&self, other: &Finding) -> bool {
+        if self.is_met() != other.is_met() {
+            return other.is_met();
+        }
         if self.target.is_most(self.row) {
             self.value > other.value
         } else {
@@ -133,21 +218,41 @@ impl Finding<'_> {
     }
 
     fn line(&self) -> String {
-        let unit = self.row.unit;
-        let with_unit =
-            |nanoseconds: f64| format!("{} {}", digits(unit.of(nanoseconds)), unit.name());
         format!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} {} | {} | {} | {}{} |",
             self.name,
             self.size,
             self.regime.name(),
-            with_unit(self.ours),
-            self.theirs.map_or(String::new(), with_unit),
+            self.with_unit(self.pair.ours),
+            self.theirs.map_or(String::new(), |theirs| self.with_unit(theirs)),
             self.peer,
             self.shown(self.value),
             if self.target.is_most(self.row) { "≤" } else { "≥" },
             self.aim(),
-            if self.is_met() { "met" } else { "**missed**" },
+            self.pair.prototype.map_or(String::new(), |prototype| self.with_unit(prototype)),
+            self.pair.of_prototype().map_or(String::new(), |ratio| format!("{ratio:.2}")),
+            verdict(self.is_met()),
+            if self.pair.is_second { ", second run" } else { "" },
+        )
+    }
+
+    fn with_unit(&self, nanoseconds: f64) -> String {
+        format!("{} {}", digits(self.row.unit.of(nanoseconds)), self.row.unit.name())
+    }
+
+    /// Describes the row of a missed target: the library, the peer and the prototype.
+    fn miss(&self) -> String {
+        let peer = if self.peer.is_empty() { String::new() } else { format!(" of {}", self.peer) };
+        let prototype = self.pair.prototype.zip(self.of_prototype()).map(|(prototype, ratio)| {
+            format!("; bare prototype {} ({ratio:.2})", self.with_unit(prototype))
+        });
+        format!(
+            "{}: {}, {}{peer}, target {}{}",
+            self.title(),
+            self.with_unit(self.pair.ours),
+            self.shown(self.value),
+            self.aim(),
+            prototype.unwrap_or_default()
         )
     }
 
@@ -180,13 +285,13 @@ impl Finding<'_> {
 /// Returns a string that lists, for each regime (class of the distance between the processors) that
 /// has results, the compared libraries for which a row of the table has too few batches in this
 /// regime. Only runs between two processes are considered.
-fn unseen(runs: &[Run], found: &[Finding]) -> String {
+fn unseen(runs: &[&Run], found: &[Finding]) -> String {
     let mut text = String::new();
     for regime in [Regime::Near, Regime::Far] {
         if !found.iter().any(|one| one.regime == regime) {
             continue;
         }
-        let of_peer = |run: &Run| {
+        let of_peer = |run: &&Run| {
             let peer = run.peer().filter(|_| run.of() == Of::Pair)?;
             let wanted = || run.rows.iter().filter(|row| target::of(run, row).is_some());
             let is_missing = |row: &&Row| row.at(regime).is_none_or(|pair| pair.count < ENOUGH);
@@ -207,36 +312,25 @@ fn unseen(runs: &[Run], found: &[Finding]) -> String {
     text
 }
 
-/// Lists the missed targets; rows with the same note are listed together.
+/// Lists the missed targets, each in one line, under the note on them.
 fn reasons(found: &[Finding], notes: &Notes) -> String {
-    let missed = || found.iter().filter(|one| !one.is_met());
-    let note = |one: &Finding| notes.of_row(&one.name, &one.size, one.regime);
-    let mut said: Vec<usize> = Vec::new();
-    let mut lines = String::new();
-    for one in missed() {
-        let Some((place, why)) = note(one).filter(|(place, _)| !said.contains(place)) else {
-            continue;
-        };
-        said.push(place);
-        let same = missed().filter(|other| note(other).is_some_and(|other| other.0 == place));
+    let mut by_note: BTreeMap<Option<usize>, (String, Vec<String>)> = BTreeMap::new();
+    for one in found.iter().filter(|one| !one.is_met()) {
+        let note = notes.of_row(&one.name, &one.size, one.regime);
+        let why = note.map_or("No reason is noted for:", |note| note.1);
         let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
-        let _ = writeln!(lines, "- **{}**: {why}", titles(same));
+        let place = note.map(|note| note.0);
+        by_note.entry(place).or_insert((why, Vec::new())).1.push(one.miss());
     }
-    let silent = titles(missed().filter(|one| note(one).is_none()));
-    if !silent.is_empty() {
-        let _ = writeln!(lines, "- No reason is noted for: {silent}.");
+    let mut text = String::new();
+    for (why, rows) in by_note.values() {
+        let _ = writeln!(text, "- {why}\n  - {}", rows.join("\n  - "));
     }
-    if lines.is_empty() {
-        lines
+    if text.is_empty() {
+        text
     } else {
-        format!("\n### Missed targets and their reasons\n\n{lines}")
+        format!("\n#### Missed targets and their reasons\n\n{text}")
     }
-}
-
-fn titles<'a>(all: impl Iterator<Item = &'a Finding<'a>>) -> String {
-    let each =
-        all.map(|one| format!("{} ({}, target {})", one.title(), one.shown(one.value), one.aim()));
-    each.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -19,6 +19,14 @@ fn launchers() {
 }
 
 #[test]
+fn rows() {
+    assert_eq!(parse_row("bcast:64KiB"), Ok((Test::Bcast, 65536)));
+    for bad in ["bcast", "bcast:x", "broadcast:8", ":8"] {
+        assert!(parse_row(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn sizes_and_times() {
     assert_eq!(parse_bytes("0"), Ok(0));
     assert_eq!(parse_bytes("64KiB"), Ok(65536));

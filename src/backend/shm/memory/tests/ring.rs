@@ -17,11 +17,18 @@ fn send(producer: &mut Producer, key: u64, len: usize) -> bool {
 
 fn next(consumer: &mut Consumer) -> Option<(u64, usize)> {
     let record = consumer.peek().expect("sound")?;
+    let is_short = record.kind == RecordKind::Eager && record.payload.len() <= IN_SLOT;
+    let short = consumer.peek_short().map(|(key, payload)| (key, payload.len()));
+    assert_eq!(short, is_short.then(|| (record.key, record.payload.len())));
     // SAFETY: the record is not popped yet, so the producer does not write its payload.
     let bytes = unsafe { record.payload.as_slice() };
     assert!(bytes.iter().all(|&byte| byte == record.key as u8));
     let found = (record.key, bytes.len());
-    consumer.pop(&record);
+    if is_short && record.key % 2 == 0 {
+        consumer.pop_short()
+    } else {
+        consumer.pop(&record)
+    }
     Some(found)
 }
 
@@ -57,6 +64,7 @@ fn a_full_ring_refuses_and_goes_on_later() {
 fn control_words() {
     let (mut producer, mut consumer) = ends();
     assert!(producer.push(RecordKind::Offer, 5, Payload::Offer([u64::MAX, 2, 3, 4], 7)));
+    assert_eq!(consumer.peek_short().map(|(key, _)| key), None);
     let record = consumer.peek().expect("sound").expect("record");
     assert_eq!(
         (record.kind, record.claim, record.key, record.words),

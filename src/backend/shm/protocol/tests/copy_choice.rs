@@ -155,6 +155,23 @@ fn a_new_choice_is_described_once() {
     assert!(text.starts_with("cells ") && text.contains("cma_split failed"), "{text}");
 }
 
+#[test]
+fn a_choice_is_described_while_a_known_method_is_tried_again() {
+    let (mut times, len) = (CopyTimes::new(None), 16 << 10);
+    // Another pair has measured one method, whose next trial is due after that of the other one.
+    let class = &mut times.classes[eager_class_of(len)];
+    class.messages = 1;
+    class.set(Cells, MethodTime { ns: 672_000, retry_at: 2 });
+    let described = (0..8).find_map(|_| {
+        let (method, _) = times.choices().eager(len, 0);
+        let ns = if method == Cells { 10_500 } else { 10_000 };
+        times.record_eager(len, method, ns).1
+    });
+    let (sizes, text) = described.expect("a choice");
+    assert!(sizes == "of 8 to 16 KiB" && text.starts_with("cells_nt "), "{sizes}: {text}");
+    assert!(times.classes[eager_class_of(len)].trial.is_some());
+}
+
 /// Sends `count` eager messages of `len` bytes; see `transfer`.
 fn send_eager(
     times: &mut CopyTimes,

@@ -33,7 +33,7 @@ pub(crate) use self::teardown::{
     cancel_all, check_revocable, end_all, end_if_absent, end_with_comm,
 };
 pub use self::teardown::{destroy, destroy_all, forget_all};
-pub(crate) use self::test::{RequestState, end_in_order, poll_request};
+pub(crate) use self::test::{RequestState, end_in_order, poll_request, settle_in_order};
 use super::op_handle::OpHandle;
 use super::p2p_staging::BufferPath;
 use super::persistent::Persistent;

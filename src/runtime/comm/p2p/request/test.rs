@@ -1,9 +1,7 @@
 //! Polling of a single request.
 
 use super::wait::empty_outcome;
-use super::{
-    Outcome, PollState, Request, RequestOp, RequestPhase, TABLE, at_rest, comm_here, outcome,
-};
+use super::{Outcome, PollState, Request, RequestOp, RequestPhase, TABLE, at_rest, outcome};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
@@ -122,65 +120,126 @@ fn end(
     request.forget(inside.spare_slots());
 }
 
-/// Maximum number of messages that `end_in_order` ends in one call, because other threads may wait
+/// Maximum number of handles that one call to the transport polls, because other threads may wait
 /// for a lock of the transport meanwhile.
 const BATCH: usize = 16;
 
-/// Ends the messages at the beginning of `handles` that are complete, with one call to the
-/// transport: up to `BATCH` messages, and up to the first request that is not a complete message of
-/// the first one's communicator, or to a message that failed. Sets each handle to null and passes
-/// the outcome to `out`. Returns the number of ended messages.
+/// Result of polling the messages at the beginning of an array of handles.
+#[derive(Default)]
+pub(crate) struct PollCounts {
+    /// Number of handles that need no further poll: those that are null, of messages that have
+    /// ended or, if the batch continues past incomplete messages, of incomplete messages.
+    pub(crate) count: usize,
+    /// Number of messages that have ended.
+    pub(crate) ended: usize,
+    /// Number of incomplete messages.
+    pub(crate) active: usize,
+}
+
+/// Polls the messages at the beginning of `handles` with one call to the transport, and ends those
+/// that are complete: up to `most` ended messages or `BATCH` handles, and up to the first request
+/// that is not a message of the first one's communicator, or to a message that failed. If
+/// `passes_active` is false, also up to the first incomplete message. Sets the handle of each ended
+/// message to null and passes its outcome to `out`.
 pub(crate) fn end_in_order(
     inside: &Guard,
     handles: &mut [dtl_request_t],
+    (most, passes_active): (usize, bool),
     mut out: impl FnMut(usize, Outcome),
-) -> usize {
-    let Some(comm) = handles.first().and_then(|first| comm_here(inside, *first)) else { return 0 };
-    if comm.asking.is_some() {
-        return 0;
-    }
-    let (group, handles) = (comm.slot.handle(), Cell::from_mut(handles).as_slice_of_cells());
-    let mut finish = |index: usize, (request, message), completion| {
-        let mut outcome = (completion, Ok(()));
+) -> PollCounts {
+    let handles = Cell::from_mut(handles).as_slice_of_cells();
+    poll_in_order(inside, handles, (most, passes_active), |index, comm, request, message, done| {
+        let mut outcome = (done, Ok(()));
         end(inside, request, comm, message, &mut outcome);
         if let Some(handle) = handles.get(index) {
             handle.set(dtl_request_t { id: 0 });
         }
         out(index, outcome);
-    };
-    let (mut count, mut tested, mut failed) = (0, None, None);
+    })
+}
+
+/// Polls the messages at the beginning of `handles` with one call to the transport, like
+/// [`end_in_order`], up to the first incomplete message. The outcomes of complete messages stay
+/// stored in their requests.
+pub(crate) fn settle_in_order(inside: &Guard, handles: &mut [dtl_request_t]) -> PollCounts {
+    let handles = Cell::from_mut(handles).as_slice_of_cells();
+    let limits = (usize::MAX, false);
+    poll_in_order(inside, handles, limits, |_, comm, mut request, (op, ticket), done| {
+        let done = if op.is_some() { comm.localized(done) } else { comm.sent() };
+        comm.recorder.end(ticket);
+        let outcome = outcome(comm, (request.what.kind(), request.peer), done);
+        request.life = RequestPhase::Over(outcome);
+    })
+}
+
+/// Polls the messages at the beginning of `handles` as described at [`end_in_order`]. Passes each
+/// complete message to `finish`, with its index, request and completion.
+fn poll_in_order(
+    inside: &Guard,
+    handles: &[Cell<dtl_request_t>],
+    (most, passes_active): (usize, bool),
+    mut finish: impl FnMut(usize, &Comm, Locked<Request>, (Option<OpId>, Ticket), Completion),
+) -> PollCounts {
+    let count = handles.iter().take_while(|handle| handle.get().id == 0).count();
+    let (mut polled, mut tested) = (PollCounts { count, ..PollCounts::default() }, None);
+    let handles = handles.get(..count + BATCH).unwrap_or(handles);
+    let first = handles.get(count).and_then(|first| TABLE.try_look(first.get().id).ok());
+    let usable = |comm: &&Comm| comm.asking.is_none() && (comm.is_open() || !passes_active);
+    let first = first.filter(|request| request.message().is_some());
+    let comm = first.and_then(|request| request.comm(inside)).filter(usable);
+    let Some(comm) = comm else { return polled };
+    let group = comm.slot.handle();
+    let (failed, empty) = (Cell::new(None), empty_outcome().0);
     let mut next = |done: Option<&Completion>| {
-        if let (Some(done), Some(message)) = (done, tested.take()) {
-            // The text of a failure is made later, because that may call the transport.
-            if done.status != DTL_SUCCESS {
-                failed = Some((message, *done));
-                return None;
-            }
-            finish(count, message, *done);
-            count += 1;
-        }
+        let mut done = done;
         loop {
+            match (tested.take(), done) {
+                (Some(message), Some(failure))
+                    if failure.status != DTL_SUCCESS && failed.get().is_none() =>
+                {
+                    failed.set(Some(*failure));
+                    tested = Some(message);
+                    return None;
+                }
+                (Some((request, message)), Some(done)) => {
+                    finish(polled.count, comm, request, message, *done);
+                    (polled.count, polled.ended) = (polled.count + 1, polled.ended + 1);
+                }
+                (Some(_), None) => {
+                    polled.active += 1;
+                    if !passes_active {
+                        return None;
+                    }
+                    polled.count += 1;
+                }
+                (None, _) => {}
+            }
+            while handles.get(polled.count).is_some_and(|handle| handle.get().id == 0) {
+                polled.count += 1;
+            }
+            let handle = handles.get(polled.count).filter(|_| polled.ended < most)?.get();
             // A lock that another thread holds is not waited for: the transport may be locked.
-            let handle = handles.get(count).filter(|_| count < BATCH)?;
-            let request = TABLE.try_look(handle.get().id).ok()?;
+            let request = TABLE.try_look(handle.id).ok()?;
             let (op, ticket) = request.message().filter(|(_, ticket)| !ticket.is_traced())?;
             if request.group() != group {
                 return None;
             }
+            tested = Some((request, (op, ticket)));
             if op.is_some() {
-                tested = Some((request, (op, ticket)));
                 return op;
             }
-            finish(count, (request, (None, ticket)), empty_outcome().0);
-            count += 1;
+            done = Some(&empty);
         }
     };
-    comm.link.part().test_in_order(&mut next);
-    if let Some((message, done)) = failed {
-        finish(count, message, done);
-        count += 1;
+    // Without an operation to test, the transport is not called.
+    if let Some(first) = next(None) {
+        comm.link.part().test_in_order(first, &mut next);
     }
-    count
+    // The text of a failure is made after the call, because that may call the transport.
+    if let Some(failure) = failed.get() {
+        next(Some(&failure));
+    }
+    polled
 }
 
 impl Comm {

@@ -178,15 +178,16 @@ pub fn wait_all(
     };
     let mut index = 0;
     while let Some(rest) = requests.get_mut(index..).filter(|rest| !rest.is_empty()) {
-        let ended = request::end_in_order(&epoch::enter(), rest, |at, outcome| {
+        let limits = (usize::MAX, false);
+        let polled = request::end_in_order(&epoch::enter(), rest, limits, |at, outcome| {
             end(index + at, outcome);
         });
-        if ended > 0 {
-            index += ended;
+        if polled.count > 0 {
+            index += polled.count;
             continue;
         }
         index += 1;
-        let Some(handle) = rest.first_mut().filter(|handle| handle.id != 0) else { continue };
+        let Some(handle) = rest.first_mut() else { continue };
         // Once the time limit has passed, each remaining request is polled once. A handle may be
         // stale: it was listed twice, or another thread has completed the request meanwhile.
         let outcome = match wait(*handle, deadline.left_ns()) {
@@ -233,8 +234,14 @@ pub fn test_all(
 ) -> Result<(bool, Result<()>)> {
     check_all(requests)?;
     let inside = epoch::enter();
-    for (index, &mut handle) in handles(requests) {
-        match request::standing(handle).map_err(at(index))? {
+    let (mut index, mut is_active) = (0, false);
+    while let Some(&handle) = requests.get(index) {
+        let state = match handle.id {
+            0 => Some(PollState::AtRest),
+            _ if is_active => Some(PollState::Active),
+            _ => request::standing(handle).map_err(at(index))?,
+        };
+        match state {
             None => return Err(at(index)(request::stale(handle))),
             Some(PollState::Active) => {
                 if let Some(comm) = request::comm_of(handle) {
@@ -243,8 +250,13 @@ pub fn test_all(
                 }
                 return Ok((false, Ok(())));
             }
-            Some(PollState::AtRest | PollState::Over) => {}
+            Some(PollState::AtRest | PollState::Over) => index += 1,
         }
+        // The first request is polled by itself: most calls find it incomplete.
+        let rest = requests.get_mut(index..).filter(|rest| !rest.is_empty());
+        let Some(rest) = rest else { break };
+        let polled = request::settle_in_order(&inside, rest);
+        (index, is_active) = (index + polled.count, polled.active > 0);
     }
     let mut first_failure = Ok(());
     for (index, handle) in handles(requests) {
@@ -271,11 +283,19 @@ fn take_over(
     most: usize,
     out: &mut impl FnMut(usize, Outcome),
 ) -> Result<(usize, usize)> {
-    let (mut taken, mut active) = (0, 0);
-    for (index, handle) in handles(requests) {
-        if taken == most {
-            break;
+    let (mut taken, mut active, mut next) = (0, 0, 0);
+    while taken < most && next < requests.len() {
+        let Some(rest) = requests.get_mut(next..) else { break };
+        let (index, limits) = (next, (most - taken, true));
+        let batch = request::end_in_order(&epoch::enter(), rest, limits, |at, outcome| {
+            out(index + at, outcome);
+        });
+        (taken, active, next) = (taken + batch.ended, active + batch.active, next + batch.count);
+        if batch.count > 0 {
+            continue;
         }
+        next += 1;
+        let Some(handle) = rest.first_mut() else { continue };
         let mut outcome = empty_outcome();
         let polled = request::poll_request(&epoch::enter(), *handle, &mut outcome, false);
         let outcome = match polled {

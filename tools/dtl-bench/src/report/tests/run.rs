@@ -6,12 +6,22 @@ use super::*;
 fn a_file_is_read_or_refused() {
     let text = r#"{"measured": "comm", "peer": {"name": "mpi", "version": "MPICH Version: 4.0.2"}, "rows": [
         {"test": "bandwidth", "bytes": 1024, "unit": "GB/s", "bytes_per_operation": 1024.0, "regimes":
-        {"near": {"dtl": {"p10_ns": 100.0, "count": 9}, "mpi": {"p10_ns": 200.0, "count": 9}}}}]}"#;
+        {"near": {"dtl": {"p10_ns": 100.0, "count": 9}, "mpi": {"p10_ns": 200.0, "count": 9},
+        "prototype": {"p10_ns": 90.0, "count": 9}}}}]}"#;
     let run = Run::of_text(text).expect("a run");
     let pair = run.rows[0].at(Regime::Near).expect("near");
     assert_eq!(
         (pair, run.rows[0].ratio(pair)),
-        (Pair { ours: 100.0, theirs: Some(200.0), count: 9 }, Some(2.0))
+        (
+            Pair {
+                ours: 100.0,
+                theirs: Some(200.0),
+                prototype: Some(90.0),
+                count: 9,
+                is_second: false
+            },
+            Some(2.0)
+        )
     );
     assert_eq!((run.rows[0].at(Regime::Far), run.peer().as_deref()), (None, Some("MPICH 4.0.2")));
     for bad in ["", "{}", "[]", r#"{"measured": "comm"}"#, &text.replace("GB/s", "miles")] {
