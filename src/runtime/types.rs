@@ -7,7 +7,7 @@ use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::sys::compute::callback::UserOp;
-use crate::sys::compute::elements::{self, Kernels, OperandSide};
+use crate::sys::compute::elements::{self, Kernel};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::{CStr, CString};
 
@@ -47,7 +47,7 @@ pub struct Reduction {
 
 #[derive(Clone, Copy)]
 enum Fold {
-    Builtin(&'static Kernels),
+    Builtin(Kernel),
     User(UserOp),
 }
 
@@ -56,7 +56,7 @@ impl Reduction {
     /// does not commute.
     pub fn apply(&self, into: Region, from: Region) {
         match self.fold {
-            Fold::Builtin(kernels) => (kernels.to_left)(into, from),
+            Fold::Builtin(kernel) => kernel(into, into, from),
             Fold::User(call) if self.commutes => {
                 call.apply_to_right(from, into, self.element, self.dtype);
             }
@@ -67,18 +67,16 @@ impl Reduction {
     /// Computes `right = left op right`, element by element; does not change `left`.
     pub fn apply_to_right(&self, left: Region, right: Region) {
         match self.fold {
-            Fold::Builtin(kernels) => (kernels.to_right)(right, left),
+            Fold::Builtin(kernel) => kernel(right, left, right),
             Fold::User(call) => call.apply_to_right(left, right, self.element, self.dtype),
         }
     }
 
-    /// Returns the kernel whose result replaces the operand `side`; `None` for a user-defined
-    /// operation.
-    pub fn kernel(&self, side: OperandSide) -> Option<fn(Region, Region)> {
-        match (self.fold, side) {
-            (Fold::Builtin(kernels), OperandSide::Left) => Some(kernels.to_left),
-            (Fold::Builtin(kernels), OperandSide::Right) => Some(kernels.to_right),
-            (Fold::User(_), _) => None,
+    /// Returns the kernel of a built-in operation; `None` for a user-defined operation.
+    pub fn kernel(&self) -> Option<Kernel> {
+        match self.fold {
+            Fold::Builtin(kernel) => Some(kernel),
+            Fold::User(_) => None,
         }
     }
 
@@ -98,7 +96,7 @@ impl std::fmt::Debug for Reduction {
 /// is not built in, or if the operation does not support the dtype.
 pub fn builtin(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Reduction> {
     let (element, fold) =
-        (elements::dtype_size(dtype)?, Fold::Builtin(elements::kernels(dtype, op)?));
+        (elements::dtype_size(dtype)?, Fold::Builtin(elements::kernel(dtype, op)?));
     Some(Reduction { dtype, op, element, commutes: elements::commutes(op), fold })
 }
 
@@ -109,12 +107,12 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
         return Ok(builtin);
     }
     let element = element_size(dtype)?;
-    let (commutes, fold) = match (elements::op_name(op), elements::kernels_of_bytes(op)) {
+    let (commutes, fold) = match (elements::op_name(op), elements::kernel_of_bytes(op)) {
         (None, _) => {
             let own = find_op(op)?;
             (own.commutes, Fold::User(own.call))
         }
-        (Some(_), Some(kernels)) => (elements::commutes(op), Fold::Builtin(kernels)),
+        (Some(_), Some(kernel)) => (elements::commutes(op), Fold::Builtin(kernel)),
         (Some(name), None) => {
             return fail!(
                 DTL_ERROR_TYPE,

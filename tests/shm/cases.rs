@@ -38,6 +38,7 @@ pub(crate) fn run(case: &str) {
         "killed_while_sending" => large::killed_while_sending(false),
         "killed_while_reduced" => large::killed_while_sending(true),
         "reduced" => reduced::reduced(&open()),
+        "reduced_pairs" => reduced::reduced_pairs(),
         "reduced_by_different_methods" => {
             set_different_methods();
             reduced::reduced(&open());

@@ -8,7 +8,6 @@ use dtl::abi::status::*;
 use dtl::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
 use dtl::runtime::component::{OpId, RecvReduction, SendMode};
 use dtl::runtime::types::builtin;
-use dtl::sys::compute::elements::OperandSide;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -270,8 +269,9 @@ pub(crate) fn killed_while_sending(is_reduced: bool) {
         let op = if is_reduced {
             // Copies the bytes, which is fast in a debug build, too.
             let replace = builtin(DTL_DTYPE_BYTE, DTL_OP_REPLACE);
-            let kernel = replace.and_then(|by| by.kernel(OperandSide::Left)).expect("built in");
-            let by = RecvReduction { kernel, into: into.region(), from: scratch.region() };
+            let kernel = replace.and_then(|by| by.kernel()).expect("built in");
+            let other = into.region();
+            let by = RecvReduction { kernel, other, is_left: false, replaces_other: true };
             let reducing = comm.groups().reducing.expect("provided");
             reducing.irecv_reduce(scratch.region(), from(1, 2), by).expect("irecv")
         } else {

@@ -119,9 +119,8 @@ pub trait Pipeline: Send + Sync {
 
 /// Receives that reduce a message as it arrives.
 pub trait RecvReduce: Send + Sync {
-    /// Starts a receive into `data`, which is one of the operands of `by`. When the receive is
-    /// complete, the result is in `by.into`. If `data` is the other operand, the message need not
-    /// be stored in it.
+    /// Starts a receive into `data` that reduces the message by `by`. The message is not
+    /// necessarily stored in `data` if the result replaces the other operand.
     fn irecv_reduce(&self, data: Region, select: Selector, by: RecvReduction) -> Result<OpId>;
 }
 

@@ -4,6 +4,7 @@
 use crate::abi::comm::communicator::*;
 use crate::abi::status::*;
 use crate::error::Result;
+use crate::sys::compute::elements::Kernel;
 use crate::sys::memory::buf::Region;
 use std::task::Poll;
 
@@ -108,31 +109,28 @@ impl<'a> RecvMode<'a> {
     }
 }
 
-/// Reduction of a message with local data: `into = into op from`, or `into = from op into`. One of
-/// the two regions is the receive buffer. The message has whole elements, of at most 16 bytes.
+/// Reduction of a message with another operand of equal size. The result replaces the message, in
+/// the receive buffer, or the other operand. Elements have at most 16 bytes.
 #[derive(Clone, Copy)]
 pub struct RecvReduction {
-    /// Built-in operation, which does not write `from`.
-    pub kernel: fn(into: Region, from: Region),
-    /// Operand that the result replaces.
-    pub into: Region,
-    /// Other operand.
-    pub from: Region,
+    /// Built-in operation.
+    pub kernel: Kernel,
+    /// Operand that is not the message.
+    pub other: Region,
+    /// True if the message is the left operand.
+    pub is_left: bool,
+    /// True if the result replaces `other`.
+    pub replaces_other: bool,
 }
 
 impl RecvReduction {
-    /// Reduces the elements of the receive buffer `data` that begin at offset `at` of the message
-    /// and are now in `bytes`: in the receive buffer or, if the result replaces the other operand,
-    /// anywhere.
+    /// Reduces the elements that begin at offset `at` of a message to the receive buffer `data`.
+    /// They are now in `bytes`.
     pub fn reduce(&self, data: Region, at: usize, bytes: Region) {
-        let (into, from) = (self.into.part(at, bytes.len()), self.from.part(at, bytes.len()));
-        if data != self.into {
-            return (self.kernel)(into, bytes);
-        }
-        if bytes != into {
-            into.copy_across(bytes);
-        }
-        (self.kernel)(into, from);
+        let other = self.other.part(at, bytes.len());
+        let into = if self.replaces_other { other } else { data.part(at, bytes.len()) };
+        let (left, right) = if self.is_left { (bytes, other) } else { (other, bytes) };
+        (self.kernel)(into, left, right);
     }
 }
 

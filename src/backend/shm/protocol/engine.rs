@@ -46,7 +46,7 @@ const BUDGET: usize = 256;
 
 /// Protocol engine of one rank: turns sends and receives into records in rings. Every method is
 /// short and none blocks.
-pub(crate) struct Engine {
+pub(in crate::backend::shm) struct Engine {
     pub(crate) rank: usize,
     pub(crate) segment: Segment,
     pub(crate) operations: Operations<ShmOperation>,

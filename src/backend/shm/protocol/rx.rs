@@ -65,7 +65,7 @@ enum Into {
 
 impl Receive {
     /// Stores or reduces `bytes`, which begin at offset `at` of the message.
-    pub(crate) fn store(&self, at: usize, bytes: Region) {
+    pub(super) fn store(&self, at: usize, bytes: Region) {
         match &self.action {
             Some(by) => by.reduce(self.into, at, bytes),
             None => self.into.part(at, bytes.len()).copy_across(bytes),
@@ -73,7 +73,7 @@ impl Receive {
     }
 
     /// Reduces the `len` bytes at offset `at` if the message is reduced. They are in `into`.
-    pub(crate) fn stored(&self, at: usize, len: usize) {
+    pub(super) fn stored(&self, at: usize, len: usize) {
         self.action.iter().for_each(|by| by.reduce(self.into, at, self.into.part(at, len)));
     }
 }

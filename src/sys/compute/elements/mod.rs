@@ -1,11 +1,10 @@
 //! Operations on elements of the built-in dtypes, in private memory and in memory that other
 //! threads and processes update concurrently.
 //!
-//! Private memory: element-wise reduction of raw buffers, `into[i] = into[i] op from[i]` or
-//! `into[i] = from[i] op into[i]`, for every built-in pair of dtype and operation. For zeros and
-//! NaNs, the bits of the result depend on the order of the operands. Buffers need not be aligned.
-//! The two buffers may be identical, but must not overlap otherwise. User-defined dtypes are in
-//! `runtime::types`.
+//! Private memory: element-wise reduction of raw buffers, `into[i] = left[i] op right[i]`, for every
+//! built-in pair of dtype and operation. For zeros and NaNs, the bits of the result depend on the
+//! order of the operands. Buffers need not be aligned. Two buffers may be identical, but must not
+//! overlap otherwise. User-defined dtypes are in `runtime::types`.
 //!
 //! In reading order:
 //! - `ops`: the operations, each on two elements
@@ -56,9 +55,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-type How = (Level, OperandSide);
 /// Function that returns the kernel (reduction loop) of an operation on the elements of one dtype.
-type KernelOfOp = fn(How, dtl_reduce_op_t) -> Option<Kernel>;
+type KernelOfOp = fn(Level, dtl_reduce_op_t) -> Option<Kernel>;
 
 /// Table of the built-in dtypes, indexed by `dtl_dtype_t`: name without the prefix `DTL_DTYPE_`,
 /// size in bytes, and function that returns the kernels.
@@ -133,134 +131,86 @@ pub fn commutes(op: dtl_reduce_op_t) -> bool {
     ![DTL_OP_REPLACE, DTL_OP_NO_OP].contains(&op)
 }
 
-/// Operand that the result replaces.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OperandSide {
-    /// Left operand: `into = into op from`.
-    Left,
-    /// Right operand: `into = from op into`.
-    Right,
+/// Returns the fastest kernel on this processor for a built-in dtype and operation; `None` if the
+/// dtype does not support `op`.
+pub fn kernel(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernel> {
+    static ALL: LazyLock<[Option<Kernel>; PAIRS]> = LazyLock::new(|| {
+        array::from_fn(|index| {
+            let (dtype, op) = pair_at(index);
+            kernel_at(Level::best(), dtype, op)
+        })
+    });
+    *ALL.get(index_of(dtype, op)?)?
 }
 
-/// Kernels of one pair of dtype and operation, one for each [`OperandSide`].
-#[derive(Clone, Copy)]
-pub struct Kernels {
-    /// Kernel of `into = into op from`.
-    pub to_left: Kernel,
-    /// Kernel of `into = from op into`.
-    pub to_right: Kernel,
-}
-
-impl Kernels {
-    fn of(kernel: impl Fn(OperandSide) -> Option<Kernel>) -> Option<Self> {
-        Some(Kernels { to_left: kernel(OperandSide::Left)?, to_right: kernel(OperandSide::Right)? })
+fn copy_operand(into: Region, operand: Region) {
+    if into != operand {
+        into.copy_from(operand);
     }
 }
 
-/// Returns the fastest kernels on this processor for a built-in dtype and operation; `None` if the
-/// dtype does not support `op`.
-pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Kernels> {
-    static ALL: LazyLock<[Option<Kernels>; PAIRS]> = LazyLock::new(|| {
-        array::from_fn(|index| {
-            let (dtype, op) = pair_at(index);
-            Kernels::of(|side| kernel_at(Level::best(), side, dtype, op))
-        })
-    });
-    ALL.get(index_of(dtype, op)?)?.as_ref()
-}
-
-/// Returns the kernels of an operation that only copies or keeps bytes (REPLACE, NO_OP) and is
+/// Returns the kernel of an operation that only copies one of its operands (REPLACE, NO_OP) and is
 /// therefore defined for every dtype; `None` for any other operation.
-pub fn kernels_of_bytes(op: dtl_reduce_op_t) -> Option<&'static Kernels> {
-    kernels(DTL_DTYPE_BYTE, op).filter(|_| kernel_of_bytes(OperandSide::Left, op).is_some())
-}
-
-fn kernel_of_bytes(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel> {
-    match (op, side) {
-        (DTL_OP_REPLACE, OperandSide::Left) | (DTL_OP_NO_OP, OperandSide::Right) => {
-            Some(|into, from| into.copy_from(from))
-        }
-        (DTL_OP_NO_OP, OperandSide::Left) | (DTL_OP_REPLACE, OperandSide::Right) => Some(|_, _| {}),
+pub fn kernel_of_bytes(op: dtl_reduce_op_t) -> Option<Kernel> {
+    match op {
+        DTL_OP_REPLACE => Some(|into, _, right| copy_operand(into, right)),
+        DTL_OP_NO_OP => Some(|into, left, _| copy_operand(into, left)),
         _ => None,
     }
 }
 
 /// Returns the kernel for a built-in dtype and operation in one instruction set. Results are
 /// bitwise identical across instruction sets.
-pub fn kernel_at(
-    level: Level,
-    side: OperandSide,
-    dtype: dtl_dtype_t,
-    op: dtl_reduce_op_t,
-) -> Option<Kernel> {
+pub fn kernel_at(level: Level, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernel> {
     let (_, _, kernel_of_op) = DTYPES.get(usize::try_from(dtype).ok()?)?;
-    kernel_of_bytes(side, op).or_else(|| kernel_of_op((level, side), op))
+    kernel_of_bytes(op).or_else(|| kernel_of_op(level, op))
 }
 
-/// Returns the kernel of an operation that selects one of its two operands. If the operands compare
-/// as equal or both are NaNs, the bits of the result can depend on the operand order, so the kernel
-/// that replaces the right operand exchanges its arguments. All other operations give equal bits in
-/// either order.
-fn sided<R: Rule>((level, side): How) -> Kernel {
-    match side {
-        OperandSide::Left => kernel_of::<R>(level),
-        OperandSide::Right => kernel_of::<Swapped<R>>(level),
-    }
-}
-
-fn arithmetic<T: Arithmetic>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn arithmetic<T: Arithmetic>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
-        DTL_OP_SUM => kernel_of::<Sum<T>>(how.0),
-        DTL_OP_PROD => kernel_of::<Prod<T>>(how.0),
+        DTL_OP_SUM => kernel_of::<Sum<T>>(level),
+        DTL_OP_PROD => kernel_of::<Prod<T>>(level),
         _ => return None,
     })
 }
 
-fn ordered<T: Arithmetic + Ordered>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn ordered<T: Arithmetic + Ordered>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
-        DTL_OP_MIN => sided::<Min<T>>(how),
-        DTL_OP_MAX => sided::<Max<T>>(how),
-        _ => return arithmetic::<T>(how, op),
+        DTL_OP_MIN => kernel_of::<Min<T>>(level),
+        DTL_OP_MAX => kernel_of::<Max<T>>(level),
+        _ => return arithmetic::<T>(level, op),
     })
 }
 
-/// Returns the kernel of an integer operation. Equal integers have equal bits, so MIN and MAX need
-/// no variant with exchanged operands.
-fn integer<T: Arithmetic + Ordered + Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
-    match op {
-        DTL_OP_MIN => Some(kernel_of::<Min<T>>(how.0)),
-        DTL_OP_MAX => Some(kernel_of::<Max<T>>(how.0)),
-        _ => {
-            arithmetic::<T>(how, op).or_else(|| bitwise(how, op)).or_else(|| logical::<T>(how, op))
-        }
-    }
+fn integer<T: Arithmetic + Ordered + Logical>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
+    ordered::<T>(level, op).or_else(|| bitwise(level, op)).or_else(|| logical::<T>(level, op))
 }
 
 /// Returns the kernel of a bitwise operation: one loop over bytes serves every integer type.
-fn bitwise(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn bitwise(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
-        DTL_OP_BAND => kernel_of::<BitAnd>(how.0),
-        DTL_OP_BOR => kernel_of::<BitOr>(how.0),
-        DTL_OP_BXOR => kernel_of::<BitXor>(how.0),
+        DTL_OP_BAND => kernel_of::<BitAnd>(level),
+        DTL_OP_BOR => kernel_of::<BitOr>(level),
+        DTL_OP_BXOR => kernel_of::<BitXor>(level),
         _ => return None,
     })
 }
 
-fn logical<T: Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn logical<T: Logical>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
-        DTL_OP_LAND => kernel_of::<And<T>>(how.0),
-        DTL_OP_LOR => kernel_of::<Or<T>>(how.0),
-        DTL_OP_LXOR => kernel_of::<Xor<T>>(how.0),
+        DTL_OP_LAND => kernel_of::<And<T>>(level),
+        DTL_OP_LOR => kernel_of::<Or<T>>(level),
+        DTL_OP_LXOR => kernel_of::<Xor<T>>(level),
         _ => return None,
     })
 }
 
 /// Returns the kernel of MINLOC or MAXLOC. It uses the baseline instruction set, because SIMD
 /// instructions do not make the comparison of pairs faster.
-fn located<T: Ordered>((_, side): How, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn located<T: Ordered>(_level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
-        DTL_OP_MINLOC => sided::<Min<T>>((Level::PLAIN, side)),
-        DTL_OP_MAXLOC => sided::<Max<T>>((Level::PLAIN, side)),
+        DTL_OP_MINLOC => kernel_of::<Min<T>>(Level::PLAIN),
+        DTL_OP_MAXLOC => kernel_of::<Max<T>>(Level::PLAIN),
         _ => return None,
     })
 }
@@ -316,8 +266,8 @@ fn make((dtype, op): (dtl_dtype_t, dtl_reduce_op_t)) -> Option<Update> {
         DTL_OP_NO_OP => Act::Look,
         _ => Act::Fold,
     };
-    let kernel = kernel_at(Level::PLAIN, OperandSide::Left, dtype, op)?;
-    let wide = kernels(dtype, op)?.to_left;
+    let wide = kernel(dtype, op)?;
+    let kernel = kernel_at(Level::PLAIN, dtype, op)?;
     let padding = if dtype == DTL_DTYPE_INT16_INT32 { (2, 2) } else { (0, 0) };
     let size = dtype_size(dtype)?;
     let misplaced = if is_integer && is_word(size) { size - 1 } else { usize::MAX };
@@ -384,7 +334,7 @@ impl Update {
     pub fn apply_locked(&self, target: Region, operand: Region, old: Region) {
         old.copy_from(target);
         let kernel = if target.len() == self.size() { self.kernel } else { self.wide };
-        kernel(target, operand);
+        kernel(target, target, operand);
     }
 
     /// Returns the result of the operation for an 8-byte element with the value `was` as the left
@@ -400,7 +350,7 @@ impl Update {
     fn folded<W: Width>(&self, was: W::Value, operand: Region) -> W::Value {
         let mut made = was;
         let (new, old) = (region_of(&mut made), was);
-        (self.kernel)(new, operand);
+        (self.kernel)(new, new, operand);
         // Padding is unspecified after the compiler has copied an element: restore it.
         let (from, len) = self.padding;
         new.part(from, len).copy_from(region_of(&mut { old }).part(from, len));

@@ -10,15 +10,6 @@ pub(super) trait Rule: 'static {
     fn of(left: Self::Element, right: Self::Element) -> Self::Element;
 }
 
-/// Operation `R` with its operands exchanged.
-pub(super) struct Swapped<R>(PhantomData<R>);
-impl<R: Rule> Rule for Swapped<R> {
-    type Element = R::Element;
-    fn of(left: R::Element, right: R::Element) -> R::Element {
-        R::of(right, left)
-    }
-}
-
 /// Elements that can be added and multiplied.
 pub(super) trait Arithmetic: Copy + 'static {
     fn sum(self, other: Self) -> Self;

@@ -1,4 +1,4 @@
-//! Loop that reduces one buffer into another, element by element. The loop is compiled for several
+//! Loop that reduces two buffers to one, element by element. The loop is compiled for several
 //! instruction sets from one source. The compiler vectorizes the loop, and since no operation is
 //! fused or reordered, all variants compute bitwise identical results. The instruction sets of this
 //! processor are queried once.
@@ -7,9 +7,9 @@ use super::ops::Rule;
 use crate::sys::memory::buf::Region;
 use std::sync::OnceLock;
 
-/// Function that reduces `from` into `into`, element by element, up to the end of the shorter
-/// region.
-pub type Kernel = fn(into: Region, from: Region);
+/// Function that computes `into = left op right`, element by element, up to the end of the shortest
+/// region. Any two regions are identical or do not overlap.
+pub type Kernel = fn(into: Region, left: Region, right: Region);
 
 /// Instruction set that this processor supports. A value is created only after a query of the
 /// processor.
@@ -56,23 +56,33 @@ impl Level {
     }
 }
 
-/// Expands to the loop that reduces `from` into `into`, element by element. This is a macro so that
-/// each function with target features contains the loop. A called function would be compiled
-/// without these features.
+/// Expands to the loop that reduces the elements of two regions, element by element. This is a
+/// macro so that each function with target features contains the loop. A called function would be
+/// compiled without these features. The compiler vectorizes a loop over regions that do not
+/// overlap, so there is a loop for each operand that the result can replace.
 macro_rules! fold {
-    ($rule:ty, $into:ident, $from:ident) => {
-        let count = $into.len().min($from.len()) / size_of::<<$rule as Rule>::Element>();
-        let to = $into.addr().ptr().cast::<<$rule as Rule>::Element>();
-        let other = $from.addr().ptr().cast::<<$rule as Rule>::Element>();
-        for index in 0..count {
-            let (a, b) = (to.wrapping_add(index), other.wrapping_add(index));
-            // SAFETY: index < count: an element of `into`, whose creator guarantees its bytes.
-            let left = unsafe { a.read_unaligned() };
-            // SAFETY: index < count: an element of `from`, whose creator guarantees its bytes.
-            let right = unsafe { b.read_unaligned() };
+    ($rule:ty, $into:ident, $left:ident, $right:ident) => {
+        let shortest = $into.len().min($left.len()).min($right.len());
+        let count = shortest / size_of::<<$rule as Rule>::Element>();
+        let [into, left, right] =
+            [$into, $left, $right].map(|region| region.addr().ptr().cast::<<$rule as Rule>::Element>());
+        if into == left {
+            fold!(loop $rule, count, into, into, right);
+        } else if into == right {
+            fold!(loop $rule, count, into, left, into);
+        } else {
+            fold!(loop $rule, count, into, left, right);
+        }
+    };
+    (loop $rule:ty, $count:ident, $into:ident, $left:ident, $right:ident) => {
+        for index in 0..$count {
+            // SAFETY: index < count: an element of `left`, whose creator guarantees its bytes.
+            let left = unsafe { $left.wrapping_add(index).read_unaligned() };
+            // SAFETY: index < count: an element of `right`, whose creator guarantees its bytes.
+            let right = unsafe { $right.wrapping_add(index).read_unaligned() };
             // SAFETY: index < count: an element of `into`, whose creator guarantees its bytes.
             // Elements consist of plain numbers, for which any bits are valid.
-            unsafe { a.write_unaligned(<$rule>::of(left, right)) };
+            unsafe { $into.wrapping_add(index).write_unaligned(<$rule>::of(left, right)) };
         }
     };
 }
@@ -84,29 +94,29 @@ pub(super) fn kernel_of<R: Rule>(level: Level) -> Kernel {
         Set::Plain => fold_plain::<R>,
         #[cfg(target_arch = "x86_64")]
         // SAFETY: only `Level::all` creates this level, after it has detected AVX2.
-        Set::Avx2 => |into, from| unsafe { fold_avx2::<R>(into, from) },
+        Set::Avx2 => |into, left, right| unsafe { fold_avx2::<R>(into, left, right) },
         #[cfg(all(target_arch = "x86_64", dtl_avx512))]
         // SAFETY: only `Level::all` creates this level, after detecting these parts of AVX-512.
-        Set::Avx512 => |into, from| unsafe { fold_avx512::<R>(into, from) },
+        Set::Avx512 => |into, left, right| unsafe { fold_avx512::<R>(into, left, right) },
     }
 }
 
-fn fold_plain<R: Rule>(into: Region, from: Region) {
-    fold!(R, into, from);
+fn fold_plain<R: Rule>(into: Region, left: Region, right: Region) {
+    fold!(R, into, left, right);
 }
 
 /// # Safety
 /// The processor must support AVX2. (Safe functions with target features need rustc 1.86.)
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn fold_avx2<R: Rule>(into: Region, from: Region) {
-    fold!(R, into, from);
+unsafe fn fold_avx2<R: Rule>(into: Region, left: Region, right: Region) {
+    fold!(R, into, left, right);
 }
 
 /// # Safety
 /// The processor must support AVX-512 F, BW, DQ and VL.
 #[cfg(all(target_arch = "x86_64", dtl_avx512))]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn fold_avx512<R: Rule>(into: Region, from: Region) {
-    fold!(R, into, from);
+unsafe fn fold_avx512<R: Rule>(into: Region, left: Region, right: Region) {
+    fold!(R, into, left, right);
 }

@@ -8,7 +8,6 @@ use crate::runtime::comm::coll::schedule_builder::Step;
 use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{Completion, RecvReduction, SendMode};
-use crate::sys::compute::elements::OperandSide;
 use crate::sys::memory::buf::Region;
 
 impl Schedule {
@@ -61,13 +60,16 @@ impl Schedule {
     /// Returns the reduction of a message that is received into `data` if the step `next` reduces
     /// the message by a built-in operation.
     fn reduction_of(&self, data: Region, next: Option<&Step>) -> Option<RecvReduction> {
-        let (into, from, side) = match *next? {
-            Step::Reduce { into, from } => (into, from, OperandSide::Left),
-            Step::ReduceToRight { left, right } => (right, left, OperandSide::Right),
+        let (into, left, right) = match *next? {
+            Step::Reduce { into, from } => (into, into, from),
+            Step::ReduceToRight { left, right } => (right, left, right),
             _ => return None,
         };
-        let kernel = self.reduction.as_ref()?.kernel(side)?;
-        (data == into || data == from).then_some(RecvReduction { kernel, into, from })
+        let (is_left, replaces_other) = (data == left, data != into);
+        let other = if is_left { right } else { left };
+        let kernel = self.reduction.as_ref()?.kernel()?;
+        let reduction = RecvReduction { kernel, other, is_left, replaces_other };
+        (data == left || data == right).then_some(reduction)
     }
 
     /// Polls each operation in flight by calling `ask`, and removes the completed operations from
