@@ -7,7 +7,7 @@ use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::sys::compute::callback::UserOp;
-use crate::sys::compute::elements::{self, Kernel};
+use crate::sys::compute::elements;
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::{CStr, CString};
 
@@ -47,7 +47,7 @@ pub struct Reduction {
 
 #[derive(Clone, Copy)]
 enum Fold {
-    Builtin(Kernel),
+    Builtin(fn(into: Region, left: Region, right: Region)),
     User(UserOp),
 }
 
@@ -73,7 +73,7 @@ impl Reduction {
     }
 
     /// Returns the kernel of a built-in operation; `None` for a user-defined operation.
-    pub fn kernel(&self) -> Option<Kernel> {
+    pub fn kernel(&self) -> Option<fn(into: Region, left: Region, right: Region)> {
         match self.fold {
             Fold::Builtin(kernel) => Some(kernel),
             Fold::User(_) => None,

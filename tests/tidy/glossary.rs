@@ -26,7 +26,7 @@ const COMMON: &str = "
     registered release repair replaced requester requirement resource result retained role
     router row rule runtime scope scratch secure select selector send server set setup shadow
     share shutdown side signature simulation sleep small snapshot source spare stage
-    standard start started state status step submit sum swapped taken
+    standard start started state status step submit sum taken
     teardown test tester text ticket time timer token tooling transfer trial trusted try type
     update usable usage user value variable vendor version view wait watch watcher word
     worker

@@ -4,7 +4,6 @@
 use crate::abi::comm::communicator::*;
 use crate::abi::status::*;
 use crate::error::Result;
-use crate::sys::compute::elements::Kernel;
 use crate::sys::memory::buf::Region;
 use std::task::Poll;
 
@@ -113,8 +112,8 @@ impl<'a> RecvMode<'a> {
 /// the receive buffer, or the other operand. Elements have at most 16 bytes.
 #[derive(Clone, Copy)]
 pub struct RecvReduction {
-    /// Built-in operation.
-    pub kernel: Kernel,
+    /// Kernel of a built-in operation.
+    pub kernel: fn(into: Region, left: Region, right: Region),
     /// Operand that is not the message.
     pub other: Region,
     /// True if the message is the left operand.

@@ -10,6 +10,7 @@
 use super::copy_choice::CopyMethod;
 use super::engine::{ControlRecord, Engine, ShmOperation, TakenOffer};
 use super::pipeline::{FRAGMENT, fragments_of};
+use super::rx::reduce_stored;
 use crate::backend::shm::memory::ring::Consumer;
 use crate::backend::shm::memory::segment::PeerState;
 use crate::runtime::component::OpId;
@@ -112,7 +113,7 @@ impl Engine {
         let (first, len) = (help.first, help.from - help.first);
         help.from = first;
         let is_complete = taken.is_complete();
-        receive.stored(first, len);
+        reduce_stored(receive, first, len);
         if is_complete {
             self.end_fragments(id);
         }

@@ -23,6 +23,7 @@
 
 use super::copy_choice::CopyMethod;
 use super::pipeline::fragments_of;
+use super::rx::store;
 use crate::backend::match_queues::{Matcher, PostedReceive};
 use crate::backend::op_table::Operations;
 use crate::backend::p2p::{
@@ -46,7 +47,7 @@ const BUDGET: usize = 256;
 
 /// Protocol engine of one rank: turns sends and receives into records in rings. Every method is
 /// short and none blocks.
-pub(in crate::backend::shm) struct Engine {
+pub(crate) struct Engine {
     pub(crate) rank: usize,
     pub(crate) segment: Segment,
     pub(crate) operations: Operations<ShmOperation>,
@@ -445,7 +446,7 @@ impl P2pLink for Engine {
         if is_own && receive.action.is_none() {
             receive.into.copy_from(data);
         } else {
-            receive.store(0, data);
+            store(receive, 0, data);
         }
     }
 }

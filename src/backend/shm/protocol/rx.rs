@@ -14,7 +14,7 @@ use crate::backend::shm::memory::ring::{ORDINARY, RecordKind, RingRecord};
 use crate::backend::shm::memory::segment::PeerState;
 use crate::backend::shm::peer::EagerCopy;
 use crate::error::is_status;
-use crate::runtime::component::OpId;
+use crate::runtime::component::{OpId, RecvReduction};
 use crate::runtime::explain;
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::{Region, Scratch};
@@ -63,19 +63,18 @@ enum Into {
     Kept(Scratch, Option<RndvOffer>),
 }
 
-impl Receive {
-    /// Stores or reduces `bytes`, which begin at offset `at` of the message.
-    pub(super) fn store(&self, at: usize, bytes: Region) {
-        match &self.action {
-            Some(by) => by.reduce(self.into, at, bytes),
-            None => self.into.part(at, bytes.len()).copy_across(bytes),
-        }
+/// Stores or reduces `bytes`, which begin at offset `at` of the message.
+pub(super) fn store(receive: &Receive, at: usize, bytes: Region) {
+    match &receive.action {
+        Some(by) => by.reduce(receive.into, at, bytes),
+        None => receive.into.part(at, bytes.len()).copy_across(bytes),
     }
+}
 
-    /// Reduces the `len` bytes at offset `at` if the message is reduced. They are in `into`.
-    pub(super) fn stored(&self, at: usize, len: usize) {
-        self.action.iter().for_each(|by| by.reduce(self.into, at, self.into.part(at, len)));
-    }
+/// Reduces the `len` bytes at offset `at` of the receive buffer if the message is reduced.
+pub(super) fn reduce_stored(receive: &Receive, at: usize, len: usize) {
+    let reduce = |by: &RecvReduction| by.reduce(receive.into, at, receive.into.part(at, len));
+    receive.action.iter().for_each(reduce);
 }
 
 impl Engine {
@@ -282,7 +281,7 @@ impl Engine {
                 }
                 Into::Posted(id) => {
                     if let Some(ShmOperation::Receive(receive)) = self.operations.get(*id) {
-                        receive.store(at, bytes);
+                        store(receive, at, bytes);
                     }
                 }
             }
@@ -369,7 +368,7 @@ impl Engine {
     /// `id`.
     pub(crate) fn accept_fragment(&mut self, source: usize, id: OpId, bytes: Region) {
         self.advance(source, id, bytes.len(), |receive, at, room| {
-            receive.store(at, bytes.part(0, room));
+            store(receive, at, bytes.part(0, room));
         });
     }
 
@@ -378,7 +377,7 @@ impl Engine {
         let [count, ..] = record.words;
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         self.advance(source, OpId(record.key), count, |receive, at, room| {
-            receive.stored(at, count.min(room));
+            reduce_stored(receive, at, count.min(room));
         });
     }
 

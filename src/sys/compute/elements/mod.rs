@@ -1,10 +1,10 @@
 //! Operations on elements of the built-in dtypes, in private memory and in memory that other
 //! threads and processes update concurrently.
 //!
-//! Private memory: element-wise reduction of raw buffers, `into[i] = left[i] op right[i]`, for every
-//! built-in pair of dtype and operation. For zeros and NaNs, the bits of the result depend on the
-//! order of the operands. Buffers need not be aligned. Two buffers may be identical, but must not
-//! overlap otherwise. User-defined dtypes are in `runtime::types`.
+//! Private memory: element-wise reduction of raw buffers, `into[i] = left[i] op right[i]`, for
+//! every built-in pair of dtype and operation. For zeros and NaNs, the bits of the result depend on
+//! the order of the operands. Buffers need not be aligned. Two buffers may be identical, but must
+//! not overlap otherwise. User-defined dtypes are in `runtime::types`.
 //!
 //! In reading order:
 //! - `ops`: the operations, each on two elements

@@ -63,9 +63,10 @@ impl Level {
 macro_rules! fold {
     ($rule:ty, $into:ident, $left:ident, $right:ident) => {
         let shortest = $into.len().min($left.len()).min($right.len());
-        let count = shortest / size_of::<<$rule as Rule>::Element>();
+        type Element<R> = <R as Rule>::Element;
+        let count = shortest / size_of::<Element<$rule>>();
         let [into, left, right] =
-            [$into, $left, $right].map(|region| region.addr().ptr().cast::<<$rule as Rule>::Element>());
+            [$into, $left, $right].map(|region| region.addr().ptr().cast::<Element<$rule>>());
         if into == left {
             fold!(loop $rule, count, into, into, right);
         } else if into == right {
