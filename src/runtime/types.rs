@@ -11,6 +11,9 @@ use crate::sys::compute::elements;
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::{CStr, CString};
 
+/// Function that computes `into = left op right`, element by element.
+pub type Kernel = fn(into: Region, left: Region, right: Region);
+
 /// Maximum length of a name in bytes.
 const NAME_LIMIT: usize = 63;
 
@@ -47,7 +50,7 @@ pub struct Reduction {
 
 #[derive(Clone, Copy)]
 enum Fold {
-    Builtin(fn(into: Region, left: Region, right: Region)),
+    Builtin(Kernel),
     User(UserOp),
 }
 
@@ -73,7 +76,7 @@ impl Reduction {
     }
 
     /// Returns the kernel of a built-in operation; `None` for a user-defined operation.
-    pub fn kernel(&self) -> Option<fn(into: Region, left: Region, right: Region)> {
+    pub fn kernel(&self) -> Option<Kernel> {
         match self.fold {
             Fold::Builtin(kernel) => Some(kernel),
             Fold::User(_) => None,

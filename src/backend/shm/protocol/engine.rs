@@ -23,7 +23,6 @@
 
 use super::copy_choice::CopyMethod;
 use super::pipeline::fragments_of;
-use super::rx::store;
 use crate::backend::match_queues::{Matcher, PostedReceive};
 use crate::backend::op_table::Operations;
 use crate::backend::p2p::{
@@ -443,10 +442,10 @@ impl P2pLink for Engine {
     }
 
     fn store(receive: &Receive, data: Region, is_own: bool) {
-        if is_own && receive.action.is_none() {
-            receive.into.copy_from(data);
-        } else {
-            store(receive, 0, data);
+        match &receive.action {
+            Some(by) => by.reduce(receive.into, 0, data),
+            None if is_own => receive.into.copy_from(data),
+            None => receive.into.copy_across(data),
         }
     }
 }

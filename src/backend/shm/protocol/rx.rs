@@ -64,7 +64,7 @@ enum Into {
 }
 
 /// Stores or reduces `bytes`, which begin at offset `at` of the message.
-pub(super) fn store(receive: &Receive, at: usize, bytes: Region) {
+fn store(receive: &Receive, at: usize, bytes: Region) {
     match &receive.action {
         Some(by) => by.reduce(receive.into, at, bytes),
         None => receive.into.part(at, bytes.len()).copy_across(bytes),

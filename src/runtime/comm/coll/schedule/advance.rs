@@ -8,7 +8,22 @@ use crate::runtime::comm::coll::schedule_builder::Step;
 use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{Completion, RecvReduction, SendMode};
+use crate::runtime::types::{Kernel, Reduction};
 use crate::sys::memory::buf::Region;
+
+/// Returns the reduction of a message that is received into `data` if the step `next` reduces the
+/// message.
+fn reduction_of(kernel: Kernel, data: Region, next: Step) -> Option<RecvReduction> {
+    let (into, left, right) = match next {
+        Step::Reduce { into, from } => (into, into, from),
+        Step::ReduceToRight { left, right } => (right, left, right),
+        _ => return None,
+    };
+    let (is_left, replaces_other) = (data == left, data != into);
+    let other = if is_left { right } else { left };
+    let reduction = RecvReduction { kernel, other, is_left, replaces_other };
+    (data == left || data == right).then_some(reduction)
+}
 
 impl Schedule {
     /// Advances the schedule as far as possible without blocking.
@@ -35,10 +50,12 @@ impl Schedule {
 
     fn start(&mut self, comm: &Comm, tag: i32) -> Result<()> {
         let round = self.at..self.at + self.round_steps().count();
+        let kernel = self.reduction.as_ref().and_then(Reduction::kernel);
         for index in round.clone() {
             // Receives are posted first: a message that finds its receive posted is not buffered.
             let Some(&Step::Recv { from: peer, data }) = self.steps.get(index) else { continue };
-            let by = self.reduction_of(data, self.steps.get(index + 1));
+            let next = kernel.zip(self.steps.get(index + 1));
+            let by = next.and_then(|(kernel, next)| reduction_of(kernel, data, *next));
             let reducing = by.and_then(|by| comm.start_recv_reduce(data, peer, tag, by));
             // The transport does the work of the next step.
             if let (Some(_), Some(step)) = (&reducing, self.steps.get_mut(index + 1)) {
@@ -55,21 +72,6 @@ impl Schedule {
             self.pending.push(Pending { started, peer, expected: None });
         }
         Ok(())
-    }
-
-    /// Returns the reduction of a message that is received into `data` if the step `next` reduces
-    /// the message by a built-in operation.
-    fn reduction_of(&self, data: Region, next: Option<&Step>) -> Option<RecvReduction> {
-        let (into, left, right) = match *next? {
-            Step::Reduce { into, from } => (into, into, from),
-            Step::ReduceToRight { left, right } => (right, left, right),
-            _ => return None,
-        };
-        let (is_left, replaces_other) = (data == left, data != into);
-        let other = if is_left { right } else { left };
-        let kernel = self.reduction.as_ref()?.kernel()?;
-        let reduction = RecvReduction { kernel, other, is_left, replaces_other };
-        (data == left || data == right).then_some(reduction)
     }
 
     /// Polls each operation in flight by calling `ask`, and removes the completed operations from
