@@ -38,6 +38,9 @@ if(DTL_OFFLINE)
        --config "source.dtl-vendor.directory='${DTL_VENDOR_DIR}'")
 endif()
 
+# Without what follows: of a program that is not installed, cargo then reuses what it has compiled for `./run header`.
+set(dtl_cargo_sources ${dtl_cargo_flags})
+
 # Panic locations name source files. Nothing that is built names a folder of the machine that built it.
 # (cargo's own `trim-paths` is not stable. RUSTFLAGS in the environment replaces these flags.)
 if(DEFINED ENV{CARGO_HOME})

@@ -9,7 +9,7 @@ function(generated_test name table)
   set(header "${CMAKE_CURRENT_BINARY_DIR}/fuzz/${table}.h")
   set(program "${bin}/tests/fuzz/${name}")
   add_custom_command(OUTPUT "${header}"
-    COMMAND ${dtl_cargo} run -q ${dtl_cargo_flags} -p dtl-header -- "--${table}" "${header}"
+    COMMAND "${top}/tests/fuzz/table.sh" ${table} "${header}" ${dtl_cargo} run -q ${dtl_cargo_sources} -p dtl-header --
     DEPENDS ${interface} WORKING_DIRECTORY "${top}" COMMENT "cargo: ${table} for tests/fuzz/${name}" VERBATIM)
   add_custom_command(OUTPUT "${program}"
     COMMAND ${DTL_TEST_GCC} ${strict} -std=c11 -I "${CMAKE_CURRENT_BINARY_DIR}/fuzz" "${top}/tests/fuzz/${name}.c"
