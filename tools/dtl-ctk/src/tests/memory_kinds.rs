@@ -105,7 +105,7 @@ fn contents_survive_neighbours(s: &Subject, k: u64) -> Outcome {
 }
 
 fn freed_memory_comes_back(s: &Subject, k: u64) -> Outcome {
-    const STEP: u64 = 16 << 20;
+    const STEP: u64 = 4 << 20;
     // Every page is touched, so what is not given back is in RAM; a few rounds to warm up caches.
     let round = || -> Outcome {
         let mut block = take(s, k, STEP, 0)?;
