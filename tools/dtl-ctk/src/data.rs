@@ -205,7 +205,8 @@ fn join_six(numbers: [u8; 8]) -> i64 {
 /// Returns the types of the two parts of a pair or complex number, and the offset of the second
 /// part.
 fn parts_of(ty: Type) -> Option<(Type, Type, usize)> {
-    let of = |dtype: dtl_dtype_t| TYPES.into_iter().find(|ty| ty.dtype == dtype);
+    // For each element of a pair: no copy of the table, whose first types these are.
+    let of = |dtype: dtl_dtype_t| TYPES.iter().find(|ty| ty.dtype == dtype).copied();
     let (first, second) = match ty.dtype {
         DTL_DTYPE_COMPLEX64 => (DTL_DTYPE_FLOAT32, DTL_DTYPE_FLOAT32),
         DTL_DTYPE_COMPLEX128 => (DTL_DTYPE_FLOAT64, DTL_DTYPE_FLOAT64),
