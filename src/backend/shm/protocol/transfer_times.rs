@@ -3,7 +3,8 @@
 //! A message that is alone takes from its first to its last byte. The messages of a burst overlap
 //! or follow each other, so none of them has a time of its own: the first one waits for the sender,
 //! and messages that advance in turn end close together. Their time is the average over the last
-//! ones.
+//! ones. It counts the messages that this rank has sent to the other one in the meantime, too. Else
+//! a method would seem fast with which the messages of one direction wait for those of the other.
 
 use super::copy_choice::CopyMethod;
 
@@ -14,6 +15,14 @@ const AVERAGED: usize = 4;
 /// sender was not sending.
 const MOST_WAIT: u64 = 3;
 
+/// End of a transfer.
+#[derive(Clone, Copy, Default)]
+struct End {
+    ns: u64,
+    /// Value of `TransferTimes::sent` at that time.
+    sent: u64,
+}
+
 /// Ends of the last timed transfers from a rank.
 #[derive(Default)]
 pub(crate) struct TransferTimes {
@@ -23,8 +32,10 @@ pub(crate) struct TransferTimes {
     alone_ns: u64,
     /// The first `count` elements are the ends of the last transfers of the burst, the latest
     /// first. The last one may be the begin of the burst.
-    ends_ns: [u64; AVERAGED],
+    ends: [End; AVERAGED],
     count: usize,
+    /// Number of large messages sent to the rank (wraps around).
+    sent: u64,
     /// Method of these transfers.
     method: Option<CopyMethod>,
     /// True if another receive was posted when the last of them ended.
@@ -87,6 +98,11 @@ impl TransferTimes {
         self.in_progress += 1;
     }
 
+    /// Records that a large message has been sent to the rank.
+    pub(crate) fn count_sent(&mut self) {
+        self.sent = self.sent.wrapping_add(1);
+    }
+
     /// Records that a transfer has ended without its last bytes.
     pub(crate) fn break_off(&mut self) {
         self.in_progress = self.in_progress.saturating_sub(1);
@@ -108,28 +124,29 @@ impl TransferTimes {
             return None;
         }
         let now = clock();
-        let last_ns = self.ends_ns[0];
-        let wait = begun_ns.saturating_sub(last_ns);
+        let sent = self.sent;
+        let wait = begun_ns.saturating_sub(self.ends[0].ns);
         let follows = self.count > 0
             && (wait == 0 || (self.is_awaited && wait <= MOST_WAIT * now.saturating_sub(begun_ns)));
         let is_first = !follows && self.alone_ns == begun_ns;
         if is_first {
-            (self.ends_ns[0], self.count) = (begun_ns, 1);
+            (self.ends[0], self.count) = (End { ns: begun_ns, sent }, 1);
         } else if !follows {
             self.count = 0;
         } else if self.method != Some(method) {
             self.count = 1;
         }
-        let oldest_ns = self.count.checked_sub(1).and_then(|at| self.ends_ns.get(at)).copied();
-        let messages = self.count as u64;
+        let oldest = self.count.checked_sub(1).and_then(|at| self.ends.get(at)).copied();
+        let received = self.count as u64;
         let is_over = self.in_progress == 0 && !is_awaited;
         let is_known = self.count == AVERAGED || is_over;
-        self.ends_ns.rotate_right(1);
-        self.ends_ns[0] = now;
+        self.ends.rotate_right(1);
+        self.ends[0] = End { ns: now, sent };
         self.count = (self.count + 1).min(AVERAGED);
         (self.method, self.is_awaited) = (Some(method), is_awaited);
-        let ns = now.saturating_sub(oldest_ns.filter(|_| is_known)?) / messages;
-        Some((ns, is_first && is_over))
+        let oldest = oldest.filter(|_| is_known)?;
+        let messages = received + sent.wrapping_sub(oldest.sent);
+        Some((now.saturating_sub(oldest.ns) / messages, is_first && is_over))
     }
 }
 

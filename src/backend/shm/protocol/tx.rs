@@ -93,6 +93,7 @@ impl Engine {
         let is_long = data.len() <= LONG && mode != SendMode::Synchronous;
         let method = self.method_to(dest, data.len());
         if is_long && method.uses_cells() && self.send_long(dest, word, data, method) {
+            self.peers.link_mut(dest).into_iter().for_each(|link| link.transfers.count_sent());
             self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             return true;
         }
@@ -177,8 +178,9 @@ impl Engine {
         else {
             return;
         };
-        if let Some(producer) = self.peers.producer(dest) {
-            producer.offers.close(claim);
+        if let Some(link) = self.peers.link_mut(dest) {
+            link.producer.iter_mut().for_each(|producer| producer.offers.close(claim));
+            link.transfers.count_sent();
         }
         self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
     }

@@ -85,6 +85,24 @@ fn a_long_wait_or_an_unexpected_message_does_not_count() {
     }
 }
 
+/// With one method, messages of both directions advance together; with another one, those of the
+/// other direction wait. Each core moves as many messages in the same time.
+#[test]
+fn messages_of_the_other_direction_count() {
+    let mut times = TransferTimes::default();
+    (0..12).for_each(|_| times.begin(1_000));
+    let found: Vec<_> = (1..=6)
+        .map(|at| {
+            times.count_sent();
+            end(&mut times, Get, (1_000, 1_000 + 2_000 * at), false)
+        })
+        .collect();
+    assert_eq!(found[4..], [Some((1_000, false)); 2]);
+    let found: Vec<_> =
+        (1..=6).map(|at| end(&mut times, Cells, (1_000, 13_000 + 1_000 * at), false)).collect();
+    assert_eq!(found[4..], [Some((1_000, false)); 2]);
+}
+
 #[test]
 fn another_method_begins_another_average() {
     let mut times = TransferTimes::default();

@@ -63,14 +63,10 @@ const fn row(kind: Kind, ranks: i32, from: usize, below: usize, algorithm: Algor
     ChoiceRow { kind, ranks, from, below, commutes: false, algorithm }
 }
 
-const fn commuting_row(
-    kind: Kind,
-    ranks: i32,
-    from: usize,
-    below: usize,
-    algorithm: Algorithm,
-) -> ChoiceRow {
-    ChoiceRow { commutes: true, ..row(kind, ranks, from, below, algorithm) }
+impl ChoiceRow {
+    const fn commuting(self) -> ChoiceRow {
+        ChoiceRow { commutes: true, ..self }
+    }
 }
 
 const TABLE: &[ChoiceRow] = &[
@@ -95,13 +91,13 @@ const TABLE: &[ChoiceRow] = &[
     row(Kind::Barrier, 0, 0, ANY, Algorithm::Dissemination),
     row(Kind::Bcast, 4, 256 << 10, ANY, Algorithm::ScatterRing),
     row(Kind::Bcast, 0, 0, ANY, Algorithm::Binomial),
-    commuting_row(Kind::Reduce, 4, 256 << 10, ANY, Algorithm::HalvingGather),
+    row(Kind::Reduce, 4, 256 << 10, ANY, Algorithm::HalvingGather).commuting(),
     row(Kind::Reduce, 0, 0, ANY, Algorithm::Binomial),
     row(Kind::Allreduce, 0, 0, 16 << 10, Algorithm::RecursiveDoubling),
-    commuting_row(Kind::Allreduce, 3, 0, ANY, Algorithm::Rabenseifner),
+    row(Kind::Allreduce, 3, 0, ANY, Algorithm::Rabenseifner).commuting(),
     // Two ranks send as many bytes by either algorithm, and here none that were just written.
-    commuting_row(Kind::Allreduce, 0, 0, 4096 << 10, Algorithm::RecursiveDoubling),
-    commuting_row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner),
+    row(Kind::Allreduce, 0, 0, 4096 << 10, Algorithm::RecursiveDoubling).commuting(),
+    row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner).commuting(),
     row(Kind::Allreduce, 0, 0, ANY, Algorithm::PairwiseRing),
     row(Kind::ReduceScatter, 0, 0, ANY, Algorithm::Pairwise),
     row(Kind::ReduceScatterBlock, 0, 0, ANY, Algorithm::Pairwise),
