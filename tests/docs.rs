@@ -307,7 +307,7 @@ fn as_shown(line: &str) -> String {
         _ => format!("{} to {}", bytes(from), bytes(below)),
     };
     let many = if ranks == "0" { "any".to_owned() } else { format!("{ranks} and more") };
-    let operation = if line.contains("commuting_row") { "commutes" } else { "any" };
+    let operation = if line.contains(".commuting()") { "commutes" } else { "any" };
     let name = match algorithm.trim_start_matches("Algorithm::") {
         "Dissemination" => "dissemination",
         "Binomial" => "binomial tree",
