@@ -4,6 +4,7 @@
 use crate::abi::comm::communicator::*;
 use crate::abi::status::*;
 use crate::error::Result;
+use crate::runtime::types::Kernel;
 use crate::sys::memory::buf::Region;
 use std::task::Poll;
 
@@ -113,7 +114,7 @@ impl<'a> RecvMode<'a> {
 #[derive(Clone, Copy)]
 pub struct RecvReduction {
     /// Kernel of a built-in operation.
-    pub kernel: fn(into: Region, left: Region, right: Region),
+    pub kernel: Kernel,
     /// Operand that is not the message.
     pub other: Region,
     /// True if the message is the left operand.
