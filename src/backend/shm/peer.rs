@@ -6,7 +6,6 @@ use super::memory::cells::CellMemory;
 use super::memory::ring::{Consumer, ORDINARY, Payload, Producer, RecordKind, RingRecord};
 use super::memory::segment::{PeerState, Segment};
 use super::protocol::copy_choice::{CopyChoices, CopyMethod, CopyTimes};
-use super::protocol::pipeline::{LONG, fragments_of};
 use super::protocol::rx::PipelineReceive;
 use super::protocol::transfer_times::{Exchange, TransferEnd, TransferTimes};
 use crate::backend::p2p::SendQueue;
@@ -119,6 +118,9 @@ pub(super) struct Link {
     pub(super) streams: VecDeque<OpId>,
     /// Transfers of large messages from the peer.
     pub(super) transfers: TransferTimes,
+    /// Transfer from the peer that has ended while a message to it was still in progress, and the
+    /// size of its message.
+    ended: Option<(usize, TransferEnd)>,
     /// Measured times of large messages from the peer; `None` before the first one is measured.
     times: Option<Box<CopyTimes>>,
     /// Whether large messages travel in both directions.
@@ -213,35 +215,49 @@ impl Link {
         !(self.queue.is_empty() && self.streams.is_empty())
     }
 
-    /// Returns the method for a message of `len` bytes from the peer. `is_lower` is true if this
-    /// rank is lower than the peer. If messages to the peer are in progress too, both directions
-    /// use the choice of the lower rank, and only that rank measures. Each core copies for both, so
-    /// a method that is tried in one direction only would seem fast because it leaves the work to
-    /// the other core, or slow because it waits for that core.
-    pub(super) fn chosen(&mut self, len: usize, is_lower: bool) -> CopyMethod {
-        let sends = self.producer.as_ref().filter(|producer| producer.offers.count_open() > 0);
-        self.exchange.receive(sends.is_some());
-        let choices = match sends.filter(|_| !is_lower) {
-            Some(sends) => CopyChoices(sends.choices()),
-            None => self.own_choices(),
-        };
-        choices.method(len, self.transfers.in_progress())
+    /// Records that a large message from the peer arrives. The peer had received message `received`
+    /// from this rank when it sent it.
+    pub(super) fn arrive(&mut self, received: u16) {
+        let has_sends = !self.queue.starts.is_empty() || self.has_open_sends();
+        self.exchange.arrive(received, has_sends);
     }
 
-    fn own_choices(&self) -> CopyChoices {
-        self.times.as_ref().map_or(CopyChoices::default(), |times| times.choices())
+    /// Returns the choices for messages from the peer or, if `is_send`, to it: those of the rank
+    /// that receives them. `is_lower` is true if this rank is lower than the peer. If large
+    /// messages travel in both directions, both directions use the choice of the lower rank, and
+    /// only that rank measures. Each core copies for both, so a method that is tried in one
+    /// direction only would seem fast because it leaves the work to the other core, or slow because
+    /// it waits for that core.
+    fn choices(&self, is_send: bool, is_lower: bool) -> CopyChoices {
+        let is_own = if self.exchange.is_on() { is_lower } else { !is_send };
+        match (is_own, &self.times, &self.producer) {
+            (true, Some(times), _) => times.choices(),
+            (false, _, Some(producer)) => CopyChoices(producer.choices()),
+            _ => CopyChoices::default(),
+        }
     }
 
-    /// Returns the method for the next message of `len` bytes to the peer: the choice of the peer
-    /// or, if messages travel in both directions, of the lower rank.
-    pub(super) fn chosen_for_send(&mut self, len: usize, is_lower: bool) -> CopyMethod {
-        let is_exchange = self.exchange.send(len);
-        self.producer.as_ref().map_or(CopyMethod::Cells, |producer| {
-            let of_peer = CopyChoices(producer.choices());
-            let is_own = is_exchange && is_lower;
-            let choices = if is_own { self.own_choices() } else { of_peer };
-            choices.method(len, producer.offers.count_open())
-        })
+    /// Returns the method for a message of `len` bytes from the peer.
+    pub(super) fn chosen(&self, len: usize, is_lower: bool) -> CopyMethod {
+        self.choices(false, is_lower).method(len)
+    }
+
+    /// Returns true if a message of `len` bytes that arrives from the peer now is to be timed.
+    pub(super) fn is_timed(&mut self, len: usize) -> bool {
+        let number = self.exchange.arrived();
+        let is_sample = self.choices(false, true).is_timed(len, number);
+        self.transfers.is_timed(number, is_sample)
+    }
+
+    /// Returns the method for the next message of `len` bytes to the peer, and true if the time to
+    /// start it is to be measured.
+    pub(super) fn chosen_for_send(&self, len: usize, is_lower: bool) -> (CopyMethod, bool) {
+        let choices = self.choices(true, is_lower);
+        // The time counts for the next message from the peer if this rank measures the exchange.
+        let is_own = self.exchange.is_on() && is_lower;
+        let next =
+            if is_own { self.exchange.arrived().wrapping_add(1) } else { self.exchange.next() };
+        (choices.method(len), choices.is_timed(len, next))
     }
 
     /// Writes a complete message to the ring; returns false if the ring has no space for it now. A
@@ -274,37 +290,70 @@ impl Link {
         new_choice
     }
 
-    /// Records that the transfer of a message of `len` bytes begins. Returns the current time in
-    /// nanoseconds if the message is timed, else 0. `is_measurable` is false if there is
-    /// no choice of methods. `shared` returns the memory for the times that the pair shares.
+    /// Records that the transfer of a message of `len` bytes begins. `filled_ns` is the time that
+    /// the sender took to fill the first cell before it announced the message; `None` if it did not
+    /// measure it. Returns the time at which the transfer began, or 0 if it is not timed.
+    /// `is_measurable` is false if there is no choice of methods. `shared` returns the memory for
+    /// the times that the pair shares.
     pub(super) fn begin_transfer(
         &mut self,
         len: usize,
         is_measurable: bool,
+        filled_ns: Option<u64>,
         shared: impl FnOnce() -> Option<Span>,
     ) -> u64 {
-        let new = || Box::new(CopyTimes::new(shared()));
-        let is_timed = is_measurable && self.times.get_or_insert_with(new).count_message(len);
-        let begun_ns = if is_timed { now_ns() } else { 0 };
-        self.transfers.begin(begun_ns);
+        if self.ended.take().is_some() {
+            self.transfers.break_off();
+        }
+        let mut begun_ns = 0;
+        let (started_ns, start_ns) = self.exchange.take_start();
+        if is_measurable {
+            let times = self.times.get_or_insert_with(|| Box::new(CopyTimes::new(shared())));
+            times.count_message(len);
+            if let Some(filled_ns) = filled_ns {
+                let before_ns = if self.exchange.is_on() { start_ns } else { filled_ns };
+                begun_ns = now_ns().saturating_sub(before_ns);
+            }
+        }
+        self.transfers.begin(begun_ns, started_ns);
         begun_ns
     }
 
-    /// Records that a transfer of `len` bytes has ended. If its time is known, records it and
-    /// publishes the choices. Returns a description of the choice if it has changed
-    /// ([`CopyTimes::new_choice`]).
+    /// Records that a transfer of `len` bytes has ended. In an exchange, the last one ends with the
+    /// messages to the peer, so that a method does not seem fast that ends them later. Returns a
+    /// description of the choice if it has changed ([`CopyTimes::new_choice`]).
     pub(super) fn end_transfer(
         &mut self,
         len: usize,
-        ended: &TransferEnd,
+        ended: TransferEnd,
     ) -> Option<(String, String)> {
-        let (mut ns, is_alone) = self.transfers.end(ended, now_ns)?;
-        if is_alone && ended.method.uses_cells() && len <= LONG {
-            // The sender had filled the first cell before the message was announced.
-            ns += ns / u64::from(fragments_of(len).max(1));
+        self.exchange.receive();
+        if self.exchange.is_on() && self.transfers.is_last(&ended) && self.has_open_sends() {
+            self.ended = Some((len, ended));
+            return None;
         }
+        self.record_transfer(len, &ended)
+    }
+
+    /// Records that a large message to the peer has been sent. Returns a description of the choice
+    /// if it has changed.
+    pub(super) fn end_send(&mut self) -> Option<(String, String)> {
+        self.transfers.count_sent();
+        let is_over = self.ended.is_some() && !self.has_open_sends();
+        let (len, ended) = self.ended.take_if(|_| is_over)?;
+        self.record_transfer(len, &ended)
+    }
+
+    fn has_open_sends(&self) -> bool {
+        self.producer.as_ref().is_some_and(|producer| producer.offers.count_open() > 0)
+    }
+
+    /// Records the time of a transfer of `len` bytes that has ended, if it is known, and publishes
+    /// the choices.
+    fn record_transfer(&mut self, len: usize, ended: &TransferEnd) -> Option<(String, String)> {
+        let time = self.transfers.end(ended, self.exchange.is_on(), now_ns)?;
         let times = self.times.as_mut()?;
-        let choices = times.record(len, ended.method, ns);
+        let choices = times.record(len, ended.method, time);
         let new_choice = times.new_choice(len);
         self.publish(choices);
         new_choice

@@ -387,7 +387,10 @@ impl Consumer {
     /// Publishes the consumer's choices of copy methods (`copy_choice`). The producer may read the
     /// old ones for some time. Both are correct, so Relaxed is sufficient.
     pub(crate) fn publish_choices(&self, choices: u64) {
-        self.ring.choices.store(choices, Relaxed);
+        // A store would take the cache line from the producer, which reads it for each message.
+        if self.ring.choices.load(Relaxed) != choices {
+            self.ring.choices.store(choices, Relaxed);
+        }
     }
 
     /// Returns the next record, or `None` if there is none. `Err` means that the slot has an

@@ -58,6 +58,7 @@ impl CopyMethod {
     }
 }
 
+use super::transfer_times::AVERAGED;
 use crate::backend::shm::memory::cells::CELLS;
 use crate::sys::os::shm_segment::Span;
 use std::fmt::Arguments;
@@ -75,22 +76,21 @@ const LARGE: usize = 9;
 /// as with `CellsNt`.
 const CLASSES: usize = LARGE + 3;
 /// Maximum number of measured messages of a trial.
-const TRIAL: u32 = 8;
+const TRIAL: u32 = AVERAGED;
 /// Number of further messages of a trial whose method is about as fast as the fastest one.
 const CLOSE_TRIAL: u32 = 32;
 /// A trial ends after this many messages in a row that do not shorten its time by an eighth, or
 /// that take more than twice the time of the fastest method.
 const MISSES: u32 = 2;
-/// Outside trials, the first `TIMED` of this many messages of a size class are timed. Odd, so that
-/// they are not always the messages at the same positions of a window.
-const SAMPLE: u64 = 21;
-/// Number of messages in succession that are timed. The time of a message of a burst is an average.
-const TIMED: u64 = 7;
+/// Outside trials, a third of the messages is timed, as many in succession as the time of a message
+/// of a burst is an average over. Multiples of `STEP`, the golden ratio in 16 bits, are spread
+/// evenly and have no short period, so each message of a regular sequence is timed now and then.
+const STEP: u16 = 40503;
 /// One of this many records is measured if it is an eager message. The number is prime, so that the
 /// messages of a regular sequence are measured in turn.
 const EAGER_SAMPLE: u64 = 31;
 /// Minimum and maximum number of messages of a size class between two trials of a method.
-const RETRY: (u64, u64) = (128, 1 << 12);
+const RETRY: (u64, u64) = (128, 1 << 15);
 /// Number of messages between two trials of a method for each message time that a trial has cost,
 /// so that the trials of a method take about half a percent of the time.
 const RETRY_COST: u64 = 200;
@@ -105,15 +105,16 @@ fn eager_class_of(len: usize) -> usize {
     LARGE + usize::from(len > 4 << 10) + usize::from(len > 8 << 10)
 }
 
-/// Methods for all size classes, in two bits per class. The word is shared between processes.
+/// Methods for all size classes. The word is shared between processes. It has four bits per class
+/// for the method of most messages and that of a trial, and one bit per class that is set if no
+/// method is being tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CopyChoices(pub(crate) u64);
 
 impl CopyChoices {
-    /// Returns the method for a message of `len` bytes while `others` large messages between the
-    /// two ranks are in progress. Only the first `TRIAL` of them use a method that is being tried.
-    pub(crate) fn method(self, len: usize, others: u32) -> CopyMethod {
-        CopyMethod::of(self.0 >> bit_of(class_of(len), others < TRIAL))
+    /// Returns the method for a message of `len` bytes.
+    pub(crate) fn method(self, len: usize) -> CopyMethod {
+        CopyMethod::of(self.0 >> bit_of(class_of(len), true))
     }
 
     /// Returns the method for the next eager message of `len` bytes, which is record `number` of
@@ -124,14 +125,25 @@ impl CopyChoices {
         (CopyMethod::of(self.0 >> bit_of(eager_class_of(len), is_sample)), is_sample)
     }
 
-    fn set(&mut self, class: usize, is_trial: bool, method: CopyMethod) {
-        let bit = bit_of(class, is_trial);
-        self.0 = self.0 & !(3 << bit) | (method as u64) << bit;
+    /// Returns true if the large message `number` between two ranks, which has `len` bytes, is to
+    /// be timed: both ranks take a part in it. All messages of a trial are.
+    pub(crate) fn is_timed(self, len: usize, number: u16) -> bool {
+        let is_tried = self.0 >> (SETTLED_BIT + class_of(len)) & 1 == 0;
+        is_tried || (number / AVERAGED as u16).wrapping_mul(STEP) < u16::MAX / 3
+    }
+
+    fn set(&mut self, class: usize, best: CopyMethod, tried: Option<CopyMethod>) {
+        let methods = best as u64 | (tried.unwrap_or(best) as u64) << 2;
+        let (bit, settled_bit) = (bit_of(class, false), SETTLED_BIT + class);
+        self.0 &= !(15 << bit | 1 << settled_bit);
+        self.0 |= methods << bit | u64::from(tried.is_none()) << settled_bit;
     }
 }
 
+const SETTLED_BIT: usize = 4 * CLASSES;
+
 fn bit_of(class: usize, is_trial: bool) -> usize {
-    2 * class + if is_trial { 32 } else { 0 }
+    4 * class + if is_trial { 2 } else { 0 }
 }
 
 /// Measured times of the messages from one rank.
@@ -191,6 +203,8 @@ struct Trial {
     /// Maximum number of further messages. The times of the first messages, before the last `TRIAL`
     /// ones, do not count, because they use memory that the trial has not used before.
     left: u32,
+    /// Number of measured messages.
+    used: u32,
     /// Shortest time of a message of the trial, for 1 MiB; in a close trial, the smoothed time.
     ns: u64,
     misses: u32,
@@ -206,19 +220,20 @@ impl Trial {
     fn new(method: CopyMethod, class: usize) -> Trial {
         // The messages that use each cell for the first time.
         let warm_up = if method.uses_cells() { u32::from(CELLS) >> class } else { 0 };
-        let left = warm_up + TRIAL;
-        Trial { method, left, ns: UNKNOWN, misses: 0, is_close: false }
+        Trial { method, left: warm_up + TRIAL, used: 0, ns: UNKNOWN, misses: 0, is_close: false }
     }
 
-    /// Adds a message that took `ns` nanoseconds for 1 MiB. `best` is the time of the fastest
-    /// method. `is_first` is true if the method has no time yet.
-    fn add(self, ns: u64, best: u64, is_first: bool) -> Trial {
-        let next = Trial { left: self.left - 1, ..self };
+    /// Adds `count` messages that took `ns` nanoseconds each for 1 MiB. `best` is the time of the
+    /// fastest method. `is_first` is true if the method has no time yet.
+    fn add(self, (ns, count): (u64, u32), best: u64, is_first: bool) -> Trial {
+        let left = self.left.saturating_sub(count);
+        let next = Trial { left, used: self.used + count, ..self };
         if self.is_close {
-            return Trial { ns: smoothed(self.ns, ns), ..next };
+            return Trial { ns: smoothed(self.ns, (ns, count)), ..next };
         }
-        if self.left > TRIAL {
-            return next;
+        // Of an average over many messages, the first ones are a small part.
+        if self.left > TRIAL && count / 2 < self.left - TRIAL {
+            return Trial { left: left.max(TRIAL), ..next };
         }
         let is_miss = ns > self.ns - self.ns / 8 || ns / 2 > best;
         let misses = if is_miss { self.misses + 1 } else { 0 };
@@ -227,16 +242,18 @@ impl Trial {
             return next;
         }
         if !is_first && (best / 4 * 3..best / 8 * 9).contains(&next.ns) {
-            return Trial { left: CLOSE_TRIAL, ns: UNKNOWN, is_close: true, ..next };
+            let left = CLOSE_TRIAL.max(4 * count);
+            return Trial { left, ns: UNKNOWN, is_close: true, ..next };
         }
         Trial { left: 0, ..next }
     }
 }
 
-/// Returns the smoothed time of a method whose next message took `ns` nanoseconds.
-fn smoothed(known: u64, ns: u64) -> u64 {
+/// Returns the smoothed time of a method whose next `count` messages took `ns` nanoseconds each.
+fn smoothed(known: u64, (ns, count): (u64, u32)) -> u64 {
+    let part = if count < AVERAGED { 8 } else { 4 };
     // Disturbances only lengthen a transfer: a much longer time counts less.
-    let change = ns.abs_diff(known).min(known / 2) / 8;
+    let change = ns.abs_diff(known).min(known / 2) / part;
     match known {
         UNKNOWN => ns,
         known if ns < known => known - change,
@@ -258,19 +275,17 @@ impl CopyTimes {
         CopyTimes { classes, choices: CopyChoices::default(), shared: SharedTimes(shared) }
     }
 
-    /// Counts a message of `len` bytes. Returns true if it should be timed.
-    pub(crate) fn count_message(&mut self, len: usize) -> bool {
-        self.count(class_of(len), 1)
+    /// Counts a large message of `len` bytes.
+    pub(crate) fn count_message(&mut self, len: usize) {
+        self.count(class_of(len), 1);
     }
 
-    fn count(&mut self, index: usize, count: u64) -> bool {
-        let Some(class) = self.classes.get_mut(index) else { return false };
+    fn count(&mut self, index: usize, count: u64) {
+        let Some(class) = self.classes.get_mut(index) else { return };
         if class.messages == 0 && !class.adopt(self.shared.of(index)) {
             class.trial = Some(Trial::new(Cells, index));
         }
         class.messages += count;
-        // The first message too: its end publishes the choice.
-        class.trial.is_some() || class.messages % SAMPLE < TIMED
     }
 
     /// Returns the choices for the next messages.
@@ -278,10 +293,15 @@ impl CopyTimes {
         self.choices
     }
 
-    /// Records that a message of `len` bytes took `ns` nanoseconds with `method`. Returns the
-    /// choices for the next messages.
-    pub(crate) fn record(&mut self, len: usize, method: CopyMethod, ns: u64) -> CopyChoices {
-        self.record_in(class_of(len), len, method, ns)
+    /// Records that `count` messages of `len` bytes took `ns` nanoseconds each with `method`.
+    /// Returns the choices for the next messages.
+    pub(crate) fn record(
+        &mut self,
+        len: usize,
+        method: CopyMethod,
+        (ns, count): (u64, u32),
+    ) -> CopyChoices {
+        self.record_in(class_of(len), len, method, (ns, count))
     }
 
     /// Records that the copies of an eager message of `len` bytes took `ns` nanoseconds with
@@ -295,17 +315,26 @@ impl CopyTimes {
     ) -> (CopyChoices, Option<(String, String)>) {
         let index = eager_class_of(len);
         self.count(index, EAGER_SAMPLE);
-        let choices = self.record_in(index, len, method, ns);
+        let choices = self.record_in(index, len, method, (ns, 1));
         let kib = 4 << (index - LARGE);
         (choices, self.new_choice_in(index, format_args!("of {} to {kib} KiB", kib / 2)))
     }
 
-    fn record_in(&mut self, index: usize, len: usize, method: CopyMethod, ns: u64) -> CopyChoices {
+    fn record_in(
+        &mut self,
+        index: usize,
+        len: usize,
+        method: CopyMethod,
+        (ns, count): (u64, u32),
+    ) -> CopyChoices {
         let ns = ns.saturating_mul(1 << 20) / len.max(1) as u64;
-        let choices = self.update(index, |class| class.record(method, ns));
+        let choices = self.update(index, |class| class.record(method, (ns, count)));
         let known = self.classes.get(index).map_or(UNKNOWN, |class| class.time(method).ns);
         if let Some(word) = self.shared.word(index, method).filter(|_| known != UNKNOWN) {
-            word.store(known, Relaxed);
+            // A store fetches the cache line from another rank, and later stores wait for it.
+            if word.load(Relaxed).abs_diff(known) > known / 8 {
+                word.store(known, Relaxed);
+            }
         }
         choices
     }
@@ -358,14 +387,13 @@ impl CopyTimes {
         let (best, ns) = class.best();
         let is_much_faster = ns < class.time(before).ns / 4 * 3;
         class.trial = class.trial.or_else(|| class.due().map(|due| Trial::new(due, index)));
-        self.choices.set(index, false, best);
-        self.choices.set(index, true, class.trial.map_or(best, |trial| trial.method));
+        self.choices.set(index, best, class.trial.map(|trial| trial.method));
         if is_much_faster {
             let others = (0..).zip(&mut self.classes).filter(|&(other, _)| other != index);
             for (other, class) in others {
                 class.renew(best);
-                let tried = class.trial.map_or(class.best().0, |trial| trial.method);
-                self.choices.set(other, true, tried);
+                let tried = class.trial.map(|trial| trial.method);
+                self.choices.set(other, class.best().0, tried);
             }
         }
         self.choices
@@ -401,7 +429,10 @@ impl ClassTimes {
     fn due(&self) -> Option<CopyMethod> {
         let best = self.best().0;
         let is_due = |method| method != best && self.time(method).retry_at <= self.messages;
-        METHODS.into_iter().find(|&method| is_due(method))
+        METHODS
+            .into_iter()
+            .filter(|&method| is_due(method))
+            .min_by_key(|&at| self.time(at).retry_at)
     }
 
     /// Makes the next trial of a method due, because it has become faster for another size, and
@@ -414,25 +445,26 @@ impl ClassTimes {
         }
     }
 
-    /// Records the time of a message for 1 MiB.
-    fn record(&mut self, method: CopyMethod, ns: u64) {
+    /// Records the time of `count` messages for 1 MiB each.
+    fn record(&mut self, method: CopyMethod, (ns, count): (u64, u32)) {
         let best = self.best().1;
         let known = self.time(method);
-        // A message by a slower method postpones the next trial of that method.
-        let cost = ns.saturating_sub(best).saturating_mul(RETRY_COST) / best.max(1);
-        let latest = self.messages + RETRY.1;
-        let retry_at = known.retry_at.max(self.messages).saturating_add(cost).min(latest);
+        let retry_at = known.retry_at.max(self.messages);
         let Some(trial) = self.trial.filter(|trial| trial.method == method) else {
-            return self.set(method, MethodTime { ns: smoothed(known.ns, ns), retry_at });
+            let ns = smoothed(known.ns, (ns, count));
+            return self.set(method, MethodTime { ns, retry_at });
         };
-        let trial = trial.add(ns, best, known.ns == UNKNOWN);
+        let trial = trial.add((ns, count), best, known.ns == UNKNOWN);
         self.trial = (trial.left > 0).then_some(trial);
-        // At the end of a trial, its time replaces the recorded one.
-        let time = match self.trial {
-            Some(_) => MethodTime { ns: known.ns, retry_at },
-            None => MethodTime { ns: trial.ns, retry_at: retry_at.max(self.messages + RETRY.0) },
-        };
-        self.set(method, time);
+        if trial.left > 0 {
+            return self.set(method, MethodTime { retry_at, ..known });
+        }
+        // The time of the trial replaces the recorded one. What the trial has cost postpones the
+        // next one.
+        let lost = trial.ns.saturating_sub(best).saturating_mul(u64::from(trial.used));
+        let cost = lost.saturating_mul(RETRY_COST) / best.max(1);
+        let retry_at = self.messages + cost.clamp(RETRY.0, RETRY.1);
+        self.set(method, MethodTime { ns: trial.ns, retry_at });
     }
 }
 

@@ -263,8 +263,10 @@ impl Engine {
                 None if readable => chosen,
                 _ => CopyMethod::Cells,
             };
-            let is_measurable = is_free && (is_lower || !link.exchange.is_on());
-            (method, link.exchange.is_on(), link.begin_transfer(size, is_measurable, shared))
+            let is_exchange = link.exchange.is_on();
+            let is_measurable = is_free && (is_lower || !is_exchange);
+            let filled_ns = link.is_timed(size).then_some(0);
+            (method, is_exchange, link.begin_transfer(size, is_measurable, filled_ns, shared))
         });
         let is_alone = method == CopyMethod::Get || (method == CopyMethod::Split && is_exchange);
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };

@@ -17,7 +17,7 @@ use crate::backend::shm::memory::ring::{MAX_DATA, Payload, RecordKind};
 use crate::backend::shm::memory::segment::PeerState;
 use crate::runtime::component::OpId;
 use crate::runtime::log::warning;
-use crate::sys::memory::buf::Region;
+use crate::sys::{memory::buf::Region, sync::wait::now_ns};
 
 /// Size of a fragment of a large message in bytes: the size of a cell (shared buffer), or the
 /// maximum payload of a ring record if that is smaller.
@@ -30,9 +30,14 @@ pub(crate) const LONG: usize = FIRST * FRAGMENT;
 /// Maximum number of fragments copied per call to `stream_to`; incoming records are read in
 /// between.
 const FRAGMENTS: usize = 8;
-/// Position of the number of the copy method in an argument of a record that also has a size or a
-/// count in the bits below.
+/// Position of the number of the copy method in an argument of a record, and of the 16 bits of the
+/// number of the last large message that the sender had received. The bits below are a size or a
+/// count.
 pub(crate) const METHOD_BIT: u32 = 48;
+pub(crate) const RECEIVED_BIT: u32 = 32;
+/// Position, in the argument of a record that has the size of a fragment, of the time in
+/// nanoseconds that the sender took to fill the first cell of a message.
+pub(crate) const FILLED_BIT: u32 = 32;
 /// Number of fragments of one message that are sent before another message is served.
 const TURN: u32 = 64;
 
@@ -53,18 +58,19 @@ enum Streamed {
 
 impl Engine {
     /// Sends a complete message through cells (shared buffers); returns false, having sent nothing,
-    /// if too few cells are free or the ring has too little space for the records.
+    /// if too few cells are free or the ring has too little space for the records. `begun_ns` is
+    /// the time when the send began, or 0.
     pub(crate) fn send_long(
         &mut self,
         dest: usize,
         word: u64,
         data: Region,
-        method: CopyMethod,
+        (method, begun_ns): (CopyMethod, u64),
     ) -> bool {
         let count = data.len().div_ceil(FRAGMENT);
         let Some(cells) = self.take_cells(dest, count, count) else { return false };
         let cells = cells.into_iter().take(count);
-        self.send_first(dest, RecordKind::Long, word, (data, method), cells);
+        self.send_first(dest, (RecordKind::Long, begun_ns), word, (data, method), cells);
         true
     }
 
@@ -96,23 +102,30 @@ impl Engine {
 
     /// Fills cells (shared buffers) with the first fragments and writes a record that announces
     /// each cell as soon as the cell is full. The caller must have checked that the ring has space
-    /// for the records.
+    /// for the records. `begun_ns` is the time when the send began, or 0.
     pub(crate) fn send_first(
         &mut self,
         dest: usize,
-        first: RecordKind,
+        (mut kind, mut begun_ns): (RecordKind, u64),
         word: u64,
         (data, method): (Region, CopyMethod),
         cells: impl Iterator<Item = u16>,
     ) {
-        let mut kind = first;
+        let all = data.len() as u64 | self.received_from(dest) | (method as u64) << METHOD_BIT;
         for (index, cell) in cells.enumerate() {
             let bytes = data.part(index * FRAGMENT, FRAGMENT);
             self.fill(cell, bytes, method);
-            let all = data.len() as u64 | (method as u64) << METHOD_BIT;
-            self.send_cell(dest, kind, word, cell, [bytes.len() as u64, all]);
-            kind = RecordKind::More;
+            let ns = if begun_ns > 0 { now_ns().saturating_sub(begun_ns) } else { 0 };
+            let len = bytes.len() as u64 | ns << FILLED_BIT;
+            self.send_cell(dest, kind, word, cell, [len, all]);
+            (kind, begun_ns) = (RecordKind::More, 0);
         }
+    }
+
+    /// Returns the number of the last large message that this rank has received from `dest`, at its
+    /// position in a record.
+    pub(super) fn received_from(&self, dest: usize) -> u64 {
+        self.peers.link(dest).map_or(0, |link| u64::from(link.exchange.received()) << RECEIVED_BIT)
     }
 
     /// Sends fragments of large messages to `dest`; returns true if any was sent.
@@ -270,7 +283,7 @@ impl Engine {
     }
 
     /// Writes the record that announces a filled cell (shared buffer) with `len` bytes. `all` is
-    /// the size of the message, with its method at `METHOD_BIT`.
+    /// the size of the message, with `RECEIVED_BIT` and `METHOD_BIT`.
     fn send_cell(
         &mut self,
         dest: usize,

@@ -5,7 +5,7 @@ use super::engine::{
     Arrival, CmaProgress, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation,
     done, fitting, rank_of,
 };
-use super::pipeline::{FRAGMENT, LONG, METHOD_BIT, fragments_of};
+use super::pipeline::{FILLED_BIT, FRAGMENT, LONG, METHOD_BIT, RECEIVED_BIT, fragments_of};
 use super::transfer_times::TransferEnd;
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::backend::p2p::P2pEngine;
@@ -36,7 +36,7 @@ fn warn_of_memory(source: usize) {
 
 /// Records for `dtl_explain` by which method messages from rank `source` are copied.
 #[cold]
-fn explain_copies(source: usize, (sizes, method): (String, String)) {
+pub(super) fn explain_copies(source: usize, (sizes, method): (String, String)) {
     explain::chose(&format!("copies of messages {sizes} from rank {source}"), &method);
 }
 
@@ -174,22 +174,25 @@ impl Engine {
         let early = (early as u32).min(fragments_of(LONG));
         let offer = RndvOffer { size, send, address, early, claim: record.claim, method };
         let size = usize::try_from(size).unwrap_or(usize::MAX).min(early as usize * FRAGMENT);
-        let into = if self.matcher.is_wanted(from, record.key) {
+        let is_wanted = self.matcher.is_wanted(from, record.key);
+        let memory = (early > 0 && !is_wanted).then(|| Scratch::unwritten(size));
+        if matches!(memory, Some(None)) {
+            warn_of_memory(source);
+            return false;
+        }
+        self.arrive(source, record.words[3]);
+        let into = if is_wanted {
             let id =
                 self.claim_offer(source, offer).then(|| self.matcher.take_posted(from, record.key));
             // The request is canceled: the fragments that follow are discarded.
             let Some(id) = id.flatten() else { return true };
             self.begin(id, source, record.key, offer, None);
             Into::Taken(id)
-        } else if early == 0 {
+        } else if let Some(memory) = memory.flatten() {
+            Into::Kept(memory, Some(offer))
+        } else {
             self.matcher.arrive(from, record.key, Arrival::Offered((offer, None)));
             return true;
-        } else {
-            let Some(memory) = Scratch::unwritten(size) else {
-                warn_of_memory(source);
-                return false;
-            };
-            Into::Kept(memory, Some(offer))
         };
         if let Some(link) = self.peers.link_mut(source).filter(|_| early > 0) {
             let (word, have, begun_ns) = (record.key, 0, 0);
@@ -240,9 +243,9 @@ impl Engine {
 
     fn accept_long(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
-        let [.., size] = record.words;
-        let method = CopyMethod::of(size >> METHOD_BIT);
-        let size = (size as u32 as usize).min(LONG);
+        let [.., len, all] = record.words;
+        let method = CopyMethod::of(all >> METHOD_BIT);
+        let size = (all as u32 as usize).min(LONG);
         let into = match self.matcher.take_posted(from, record.key) {
             Some(id) => Into::Posted(id),
             None => match Scratch::unwritten(size) {
@@ -253,17 +256,25 @@ impl Engine {
                 }
             },
         };
-        let is_measurable = self.forced.is_none()
-            && matches!(into, Into::Posted(_))
-            && self.peers.get(source).is_some_and(|peer| peer.readable);
+        self.arrive(source, all);
+        let readable = self.peers.get(source).is_some_and(|peer| peer.readable);
+        let is_free = readable && self.forced.is_none() && matches!(into, Into::Posted(_));
         if let Some(link) = self.peers.link_mut(source) {
             let shared = || self.segment.copy_times(source, self.rank);
-            let begun_ns = link.begin_transfer(size, is_measurable, shared);
+            let is_measurable = is_free && (self.rank < source || !link.exchange.is_on());
+            let filled_ns = Some(len >> FILLED_BIT).filter(|&ns| ns > 0);
+            let begun_ns = link.begin_transfer(size, is_measurable, filled_ns, shared);
             let (word, have) = (record.key, 0);
             link.long = Some(PipelineReceive { into, word, have, size, begun_ns, method });
         }
         self.accept_more(source, record);
         true
+    }
+
+    /// Records that a large message from `source` arrives. `word` has `RECEIVED_BIT`.
+    fn arrive(&mut self, source: usize, word: u64) {
+        let received = (word >> RECEIVED_BIT) as u16;
+        self.peers.link_mut(source).into_iter().for_each(|link| link.arrive(received));
     }
 
     fn accept_more(&mut self, source: usize, record: &RingRecord) {
@@ -302,7 +313,7 @@ impl Engine {
         let PipelineReceive { into, word, size, begun_ns, method, .. } = long;
         if matches!(into, Into::Posted(_) | Into::Kept(_, None)) {
             let is_awaited = begun_ns != 0 && self.matcher.has_posted(from);
-            let new_choice = link.end_transfer(size, &TransferEnd { method, begun_ns, is_awaited });
+            let new_choice = link.end_transfer(size, TransferEnd { method, begun_ns, is_awaited });
             new_choice.into_iter().for_each(|choice| explain_copies(source, choice));
         }
         match into {
@@ -346,7 +357,7 @@ impl Engine {
     /// is invalid.
     fn cell_of(&mut self, source: usize, record: &RingRecord) -> Option<Region> {
         let [cell, _, len, _] = record.words;
-        self.cells_of(source)?.bytes(u16::try_from(cell).ok()?, usize::try_from(len).ok()?)
+        self.cells_of(source)?.bytes(u16::try_from(cell).ok()?, len as u32 as usize)
     }
 
     fn free_cell(&mut self, source: usize, record: &RingRecord) {
@@ -483,7 +494,7 @@ impl Engine {
             let CmaProgress { method, begun_ns, .. } = taken.help;
             let is_awaited = begun_ns != 0 && self.matcher.has_posted(rank_of(taken.source));
             let new_choice =
-                link.end_transfer(taken.want, &TransferEnd { method, begun_ns, is_awaited });
+                link.end_transfer(taken.want, TransferEnd { method, begun_ns, is_awaited });
             new_choice.into_iter().for_each(|choice| explain_copies(taken.source, choice));
         }
         self.operations.finish(id, done(taken.source, fitting(size, into), taken.word, size));

@@ -4,6 +4,7 @@
 use super::copy_choice::CopyMethod;
 use super::engine::{ControlRecord, Engine, Receive, Send, SendStage, ShmOperation, done};
 use super::pipeline::{LONG, METHOD_BIT};
+use super::rx::explain_copies;
 use crate::abi::status::DTL_SUCCESS;
 use crate::backend::p2p::P2pEngine;
 use crate::backend::shm::memory::ring::{MAX_DATA, Payload, RecordKind};
@@ -91,13 +92,19 @@ impl Engine {
             return started;
         }
         let is_long = data.len() <= LONG && mode != SendMode::Synchronous;
-        let method = self.method_to(dest, data.len());
-        if is_long && method.uses_cells() && self.send_long(dest, word, data, method) {
+        let (method, is_timed) = self.method_to(dest, data.len());
+        let begun_ns = if is_timed { now_ns() } else { 0 };
+        if is_long && method.uses_cells() && self.send_long(dest, word, data, (method, begun_ns)) {
+            self.count_send(dest, data.len(), begun_ns);
             self.peers.link_mut(dest).into_iter().for_each(|link| link.transfers.count_sent());
             self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             return true;
         }
-        self.offer(dest, id, word, (data, method), true)
+        let started = self.offer(dest, id, word, (data, method), true);
+        if started {
+            self.count_send(dest, data.len(), begun_ns);
+        }
+        started
     }
 
     /// Sends a rendezvous request; returns false if too many requests are open or the ring has no
@@ -116,7 +123,7 @@ impl Engine {
         let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
         let address = if self.lends && is_there { data.addr().get() as u64 } else { 0 };
         let (cells, count) = self.cells_for_first(dest, if is_early { data.len() } else { 0 });
-        let early = count as u64 | (method as u64) << METHOD_BIT;
+        let early = count as u64 | self.received_from(dest) | (method as u64) << METHOD_BIT;
         let words = [data.len() as u64, id.0, address, early];
         let started = self.push(dest, RecordKind::Offer, word, Payload::Offer(words, claim));
         if !started {
@@ -131,7 +138,7 @@ impl Engine {
         }
         self.send_first(
             dest,
-            RecordKind::More,
+            (RecordKind::More, 0),
             word,
             (data, method),
             cells.into_iter().take(count),
@@ -139,12 +146,21 @@ impl Engine {
         true
     }
 
-    /// Returns the current copy method for messages of `len` bytes to `dest`.
-    fn method_to(&mut self, dest: usize, len: usize) -> CopyMethod {
-        let is_lower = self.rank < dest;
-        let chosen = || self.peers.link_mut(dest).map(|link| link.chosen_for_send(len, is_lower));
-        let method = self.forced.or_else(chosen).filter(|how| self.lends || how.uses_cells());
-        method.unwrap_or(CopyMethod::Cells)
+    /// Returns the current copy method for messages of `len` bytes to `dest`, and true if the start
+    /// of the next one is to be timed.
+    fn method_to(&self, dest: usize, len: usize) -> (CopyMethod, bool) {
+        let chosen = || Some(self.peers.link(dest)?.chosen_for_send(len, self.rank < dest));
+        let forced = self.forced.map(|method| (method, false));
+        let method = forced.or_else(chosen).filter(|(how, _)| self.lends || how.uses_cells());
+        method.unwrap_or((CopyMethod::Cells, false))
+    }
+
+    /// Records that a large message of `len` bytes to `dest` has been started; `begun_ns` is the
+    /// time when that began, or 0.
+    fn count_send(&mut self, dest: usize, len: usize, begun_ns: u64) {
+        let ns = if begun_ns > 0 { now_ns().saturating_sub(begun_ns) } else { 0 };
+        let start = (begun_ns, ns);
+        self.peers.link_mut(dest).into_iter().for_each(|link| link.exchange.send(len, start));
     }
 
     /// Allocates state words for a rendezvous request after all committed state words were found in
@@ -180,7 +196,7 @@ impl Engine {
         };
         if let Some(link) = self.peers.link_mut(dest) {
             link.producer.iter_mut().for_each(|producer| producer.offers.close(claim));
-            link.transfers.count_sent();
+            link.end_send().into_iter().for_each(|choice| explain_copies(dest, choice));
         }
         self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
     }

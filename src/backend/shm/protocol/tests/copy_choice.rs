@@ -15,11 +15,13 @@ fn transfer(
 ) -> (u64, [u64; 4]) {
     let (mut total, mut used) = (0, [0; 4]);
     for number in 0..count {
-        let method = times.choices().method(len, 0);
+        let method = times.choices().method(len);
         let ns = time(method, number);
         (total, used[method as usize]) = (total + ns, used[method as usize] + 1);
-        if times.count_message(len) {
-            times.record(len, method, ns);
+        let is_timed = times.choices().is_timed(len, number as u16);
+        times.count_message(len);
+        if is_timed {
+            times.record(len, method, (ns, 1));
         }
     }
     (total, used)
@@ -70,18 +72,38 @@ fn later_messages_rarely_try_a_slower_method() {
     }
 }
 
+/// Windows of 64 messages have one time each. Their trials take as small a part of the time.
 #[test]
-fn only_the_first_messages_of_a_burst_try_a_method() {
+fn a_window_that_tries_a_slower_method_is_rare() {
+    let (mut times, len) = (CopyTimes::new(None), 1 << 17);
+    let mut windows = |count: u64| {
+        let mut used = [0; 4];
+        for _ in 0..count {
+            let method = times.choices().method(len);
+            used[method as usize] += 1;
+            (0..64).for_each(|_| times.count_message(len));
+            times.record(len, method, (if method == Get { 10_000 } else { 20_000 }, 64));
+        }
+        used
+    };
+    assert_eq!(windows(4), [1; 4]);
+    let used = windows(1_000);
+    assert!(used[Get as usize] >= 970 && used.iter().all(|&count| count > 0), "{used:?}");
+}
+
+/// A few long delays, as for memory that has no pages yet, do not postpone the next trial.
+#[test]
+fn a_method_that_was_delayed_is_soon_tried_again() {
     let mut times = CopyTimes::new(None);
-    let time = |method, _| if method == Split { 10_000 } else { 20_000 };
-    transfer(&mut times, 1 << 20, 100, time);
-    let burst = (0..4_000).find_map(|_| {
-        transfer(&mut times, 1 << 20, 1, time);
-        let burst: Vec<_> = (0..64).map(|others| times.choices().method(1 << 20, others)).collect();
-        (burst[0] != Split).then_some(burst)
-    });
-    let tried = burst.map(|burst| burst.iter().filter(|&&method| method != Split).count());
-    assert_eq!(tried, Some(TRIAL as usize));
+    let first = |method, number| match method {
+        Cells if number < 4 => 400_000,
+        Cells => 30_000,
+        _ => 10_000,
+    };
+    let later = |method, _| if method == Cells { 5_000 } else { 10_000 };
+    transfer(&mut times, 1 << 20, 100, first);
+    let (_, used) = transfer(&mut times, 1 << 20, 6_000, later);
+    assert!(used[Cells as usize] > 3_000, "{used:?}");
 }
 
 #[test]
@@ -90,7 +112,7 @@ fn the_choice_follows_a_rank_that_moves() {
     let near = |method, _| if method == Cells { 5_000 } else { 12_000 };
     let far = |method, _| if method == Cells { 30_000 } else { 12_000 };
     transfer(&mut times, 100_000, 500, near);
-    assert_eq!(times.choices().method(100_000, TRIAL), Cells);
+    assert_eq!(times.choices().method(100_000), Cells);
     let (_, used) = transfer(&mut times, 100_000, 500, far);
     assert!(used[Cells as usize] < 200, "{used:?}");
     let (_, used) = transfer(&mut times, 100_000, 20_000, near);
@@ -126,9 +148,9 @@ fn single_delays_do_not_change_the_choice() {
 fn a_method_that_fails_is_rarely_chosen() {
     let mut times = CopyTimes::new(None);
     for _ in 0..100 {
-        let method = times.choices().method(20_000, 0);
+        let method = times.choices().method(20_000);
         match method {
-            Cells => times.record(20_000, method, 9_000),
+            Cells => times.record(20_000, method, (9_000, 1)),
             failing => times.fail(20_000, failing),
         };
     }
@@ -200,7 +222,7 @@ fn eager_messages_use_the_faster_stores() {
     assert!(used[CellsNt as usize] > 9_600 && measured == 323, "{measured}, {used:?}");
     // Messages of other sizes have not been sent.
     assert_eq!(times.choices().eager(3 << 10, 0), (Cells, true));
-    assert_eq!(times.choices().method(1 << 20, 0), Cells);
+    assert_eq!(times.choices().method(1 << 20), Cells);
     let (measured, used) = send_eager(&mut times, 8 << 10, 200_000, near);
     assert!(used[CellsNt as usize] < 140_000 && measured == 6452, "{measured}, {used:?}");
     let (_, used) = send_eager(&mut times, 8 << 10, 10_000, far);
@@ -234,11 +256,34 @@ fn each_size_class_has_its_own_choice() {
     assert_eq!(lens.map(class_of), [0, 0, 1, 2, 8, 8]);
     assert_eq!([(32 << 10) - 1, (64 << 10) - 1, (4 << 20) - 1].map(class_of), [0, 1, 7]);
     let mut choices = CopyChoices::default();
-    choices.set(1, false, Split);
-    choices.set(8, false, Get);
-    choices.set(1, false, Get);
-    choices.set(8, true, Split);
-    let of = |others| lens.map(|len| choices.method(len, others));
-    assert_eq!(of(TRIAL), [Cells, Cells, Get, Cells, Get, Get]);
-    assert_eq!(of(0), [Cells, Cells, Cells, Cells, Split, Split]);
+    choices.set(1, Split, Some(Cells));
+    choices.set(8, Get, Some(Split));
+    choices.set(1, Get, Some(Cells));
+    let of = |choices: CopyChoices| lens.map(|len| choices.method(len));
+    assert_eq!(of(choices), [Cells, Cells, Cells, Cells, Split, Split]);
+    choices.set(1, Get, None);
+    choices.set(8, Get, None);
+    assert_eq!(of(choices), [Cells, Cells, Get, Cells, Get, Get]);
+    assert_eq!(choices.eager(16 << 10, 0).0, Cells);
+}
+
+/// Also those of one size in a regular sequence of several sizes.
+#[test]
+fn a_third_of_the_messages_of_a_settled_choice_is_timed() {
+    let mut choices = CopyChoices::default();
+    assert!((0..100).all(|number| choices.is_timed(1 << 20, number)), "nothing is known");
+    choices.set(class_of(1 << 20), Get, None);
+    assert!(choices.is_timed(1 << 19, 20), "another size");
+    let is_timed = |number: &u16| choices.is_timed(1 << 20, *number);
+    assert_eq!((0..u16::MAX).filter(is_timed).count() / 1000, 21);
+    for period in 1..100 {
+        let longest = (0..period).map(|first| {
+            let timed: Vec<_> = (first..60_000).step_by(period.into()).filter(is_timed).collect();
+            timed.windows(2).map(|pair| (pair[1] - pair[0]) / period).max().unwrap_or(u16::MAX)
+        });
+        let longest = longest.max();
+        assert!(longest < Some(200), "{longest:?}, period {period}");
+    }
+    choices.set(class_of(1 << 20), Get, Some(Split));
+    assert!((0..100).all(|number| choices.is_timed(1 << 20, number)), "a trial");
 }
