@@ -294,7 +294,7 @@ fn a_malformed_setting_is_named() {
 fn a_killed_rank_is_seen_by_all() {
     let [cells, nt, get, split] =
         ["cells", "cells_nt", "cma_get", "cma_split"].map(|method| [("DTL_SHM_COPY", method)]);
-    let cases: [(&str, &[(&str, &str)]); 18] = [
+    let cases: [(&str, &[(&str, &str)]); 19] = [
         ("killed_idle", &[]),
         ("killed_in_send", &[]),
         ("killed_in_stream", &cells),
@@ -312,6 +312,7 @@ fn a_killed_rank_is_seen_by_all() {
         ("killed_while_reduced", &cells),
         ("killed_while_reduced", &nt),
         ("killed_while_reduced", &get),
+        ("killed_while_reduced", &split),
         ("killed_with_lock", &[]),
     ];
     for (case, env) in cases {
