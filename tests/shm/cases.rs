@@ -44,6 +44,8 @@ pub(crate) fn run(case: &str) {
             reduced::reduced(&open());
         }
         "reduced_without_reads" => reduced::reduced_without_reads(),
+        "reduced_and_truncated" => reduced::reduced_and_truncated(),
+        "reduced_and_canceled" => reduced::reduced_and_canceled(),
         "sender_away" => large::sender_away(),
         "reading_is_forbidden_later" => large::reading_is_forbidden_later(),
         "writing_is_forbidden" => large::writing_is_forbidden(),

@@ -164,6 +164,18 @@ fn messages_are_reduced_as_they_arrive() {
 }
 
 #[test]
+fn messages_that_do_not_fit_are_reduced_in_part() {
+    passes(2, "reduced_and_truncated", &[]);
+    passes_with_each_method(2, "reduced_and_truncated");
+}
+
+#[test]
+fn a_reduced_message_is_canceled_in_full_or_not_at_all() {
+    passes(2, "reduced_and_canceled", &[]);
+    passes_with_each_method(2, "reduced_and_canceled");
+}
+
+#[test]
 fn a_sender_that_may_not_write() {
     passes(2, "writing_is_forbidden", &[("DTL_SHM_COPY", "cma_split")]);
 }
