@@ -17,6 +17,7 @@ mod cases;
 mod deaths;
 mod forbid;
 mod large;
+mod late;
 mod parts;
 #[path = "../common/programs.rs"]
 mod programs;
@@ -173,6 +174,30 @@ fn messages_that_do_not_fit_are_reduced_in_part() {
 fn a_reduced_message_is_canceled_in_full_or_not_at_all() {
     passes(2, "reduced_and_canceled", &[]);
     passes_with_each_method(2, "reduced_and_canceled");
+}
+
+#[test]
+fn an_allreduce_ends_at_its_time_limit_if_a_rank_is_late() {
+    passes(3, "late", &[]);
+    passes_with_each_method(2, "late");
+}
+
+#[test]
+fn an_allreduce_ends_if_a_rank_is_late_in_the_middle() {
+    passes(2, "late_in_the_middle", &[]);
+    passes_with_each_method(2, "late_in_the_middle");
+}
+
+#[test]
+fn an_allreduce_continues_after_a_wait_with_a_time_limit() {
+    passes(2, "late_for_a_wait", &[]);
+    passes_with_each_method(2, "late_for_a_wait");
+}
+
+#[test]
+fn an_allreduce_of_different_counts_is_refused() {
+    passes(2, "other_count", &[]);
+    passes_with_each_method(2, "other_count");
 }
 
 #[test]
