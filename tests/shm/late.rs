@@ -293,9 +293,12 @@ pub(crate) fn late_for_a_wait() {
 pub(crate) fn other_count() {
     const BEYOND: usize = 4096;
     let meet = Comm::open(Duration::from_secs(60));
-    for (small, large) in
-        [(SIZES[0], SIZES[1]), (SIZES[0], SIZES[0] + 8), (SIZES[2] - 80_000, SIZES[2])]
-    {
+    for (small, large) in [
+        (40_000, 60_000),
+        (SIZES[0], SIZES[0] + 8),
+        (SIZES[0], SIZES[1]),
+        (SIZES[2] - 80_000, SIZES[2]),
+    ] {
         let comm = Comm::open(Duration::from_secs(60));
         let me = comm.rank();
         let len = if me == 0 { small } else { large };
