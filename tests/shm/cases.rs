@@ -46,6 +46,7 @@ pub(crate) fn run(case: &str) {
         "reduced_without_reads" => reduced::reduced_without_reads(),
         "reduced_and_truncated" => reduced::reduced_and_truncated(),
         "reduced_and_canceled" => reduced::reduced_and_canceled(),
+        "reduced_step_by_step" => reduced::reduced_step_by_step(),
         "late" => late::late(),
         "late_in_the_middle" => late::late_in_the_middle(),
         "late_for_a_wait" => late::late_for_a_wait(),

@@ -177,6 +177,11 @@ fn a_reduced_message_is_canceled_in_full_or_not_at_all() {
 }
 
 #[test]
+fn a_written_message_is_reduced_step_by_step() {
+    passes(2, "reduced_step_by_step", &[("DTL_SHM_COPY", "cma_split")]);
+}
+
+#[test]
 fn an_allreduce_ends_at_its_time_limit_if_a_rank_is_late() {
     passes(3, "late", &[]);
     passes_with_each_method(2, "late");

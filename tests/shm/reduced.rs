@@ -188,6 +188,54 @@ pub(crate) fn reduced_and_canceled() {
     }
 }
 
+/// Tests that one call to `progress` reduces only a part of a large message that the sender has
+/// written to the receive buffer.
+pub(crate) fn reduced_step_by_step() {
+    const LEN: usize = 32 << 20;
+    const MOST: usize = 8 << 20;
+    let comm = &open();
+    let data = Buffer::filled(LEN, 3);
+    barrier(comm);
+    if comm.properties().description.contains("two copies") {
+        println!("skipped: {}", comm.properties().description);
+        return;
+    }
+    if comm.rank() == 0 {
+        let op = send(comm, &data, 1, 1);
+        until(|| {
+            assert_eq!(comm.outcome(op).expect("test"), None, "rank 1 has some of the fragments");
+            mark("matched").exists().then_some(())
+        });
+        let _ = std::fs::remove_file(mark("matched"));
+        // Rank 1 makes no calls, so this rank writes all fragments that it has not claimed.
+        assert_eq!(wait_for(comm, op, Duration::from_millis(500)), None, "the send is over");
+        std::fs::write(mark("written"), "").expect("mark");
+        assert_eq!(wait(comm, op).status, DTL_SUCCESS);
+    } else {
+        let (own, into) = (Buffer::new(LEN), Buffer::new(LEN));
+        let reduced = || 8 * own.bytes().chunks_exact(8).filter(|word| **word != [0; 8]).count();
+        let sum = types::builtin(DTL_DTYPE_UINT64, DTL_OP_SUM).expect("built in");
+        let kernel = sum.kernel().expect("built in");
+        let other = own.region();
+        let by = RecvReduction { kernel, other, is_left: false, replaces_other: true };
+        let reducing = comm.groups().reducing.expect("provided");
+        let op = reducing.irecv_reduce(into.region(), from(0, 1), by).expect("irecv");
+        until(|| {
+            comm.progress();
+            (own.bytes()[LEN - 8..] != [0; 8]).then_some(())
+        });
+        std::fs::write(mark("matched"), "").expect("mark");
+        assert!(wait_for_mark("written", Duration::from_secs(60)), "rank 0 does not write");
+        let before = reduced();
+        comm.progress();
+        let step = reduced() - before;
+        assert!((1..=MOST).contains(&step), "one call to progress has reduced {step} bytes");
+        assert_eq!(wait(comm, op).status, DTL_SUCCESS);
+        assert!(own.bytes() == data.bytes(), "a part is missing");
+    }
+    barrier(comm);
+}
+
 /// Places of the operands and of the result of a reduction.
 #[derive(Clone, Copy, Debug)]
 struct Places {
