@@ -84,11 +84,11 @@ pub(crate) fn reduced_and_truncated() {
         (100_000, 50_000),
         (100_000, 16),
         (100_000, 0),
-        (5 << 20, 3 << 20),
+        (2 << 20, 1 << 20),
         (8, 16),
         (40_000, 60_000),
         (100_000, 200_000),
-        (3 << 20, 5 << 20),
+        (1 << 20, 2 << 20),
     ] {
         for (is_posted_first, replaces_own) in
             [(true, true), (true, false), (false, true), (false, false)]
