@@ -3,7 +3,7 @@
 use crate::deaths::{Killed, killed, killed_while_taken};
 use crate::forbid::{forbid, forbid_as_told};
 use crate::rank::*;
-use crate::{large, parts, reduced};
+use crate::{large, late, parts, reduced};
 use dtl::abi::comm::communicator::DTL_ANY_SOURCE;
 use dtl::abi::status::*;
 use dtl::runtime::component::{OpId, Selector, SendMode};
@@ -44,6 +44,13 @@ pub(crate) fn run(case: &str) {
             reduced::reduced(&open());
         }
         "reduced_without_reads" => reduced::reduced_without_reads(),
+        "reduced_and_truncated" => reduced::reduced_and_truncated(),
+        "reduced_and_canceled" => reduced::reduced_and_canceled(),
+        "reduced_step_by_step" => reduced::reduced_step_by_step(),
+        "late" => late::late(),
+        "late_in_the_middle" => late::late_in_the_middle(),
+        "late_for_a_wait" => late::late_for_a_wait(),
+        "other_count" => late::other_count(),
         "sender_away" => large::sender_away(),
         "reading_is_forbidden_later" => large::reading_is_forbidden_later(),
         "writing_is_forbidden" => large::writing_is_forbidden(),

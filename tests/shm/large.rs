@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Returns the path of a file by which ranks synchronize without the communicator.
-fn mark(name: &str) -> PathBuf {
+pub(crate) fn mark(name: &str) -> PathBuf {
     let job = std::env::var("DTL_JOB").unwrap_or_default().replace('/', "-");
     std::env::temp_dir().join(format!("dtl-test-{name}-{job}"))
 }
 
-fn wait_for_mark(name: &str, limit: Duration) -> bool {
+pub(crate) fn wait_for_mark(name: &str, limit: Duration) -> bool {
     let started = Instant::now();
     while !mark(name).exists() {
         if started.elapsed() > limit {

@@ -17,6 +17,7 @@ mod cases;
 mod deaths;
 mod forbid;
 mod large;
+mod late;
 mod parts;
 #[path = "../common/programs.rs"]
 mod programs;
@@ -164,6 +165,47 @@ fn messages_are_reduced_as_they_arrive() {
 }
 
 #[test]
+fn messages_that_do_not_fit_are_reduced_in_part() {
+    passes(2, "reduced_and_truncated", &[]);
+    passes_with_each_method(2, "reduced_and_truncated");
+}
+
+#[test]
+fn a_reduced_message_is_canceled_in_full_or_not_at_all() {
+    passes(2, "reduced_and_canceled", &[]);
+    passes_with_each_method(2, "reduced_and_canceled");
+}
+
+#[test]
+fn a_written_message_is_reduced_step_by_step() {
+    passes(2, "reduced_step_by_step", &[("DTL_SHM_COPY", "cma_split")]);
+}
+
+#[test]
+fn an_allreduce_ends_at_its_time_limit_if_a_rank_is_late() {
+    passes(3, "late", &[]);
+    passes_with_each_method(2, "late");
+}
+
+#[test]
+fn an_allreduce_ends_if_a_rank_is_late_in_the_middle() {
+    passes(2, "late_in_the_middle", &[]);
+    passes_with_each_method(2, "late_in_the_middle");
+}
+
+#[test]
+fn an_allreduce_continues_after_a_wait_with_a_time_limit() {
+    passes(2, "late_for_a_wait", &[]);
+    passes_with_each_method(2, "late_for_a_wait");
+}
+
+#[test]
+fn an_allreduce_of_different_counts_is_refused() {
+    passes(2, "other_count", &[]);
+    passes_with_each_method(2, "other_count");
+}
+
+#[test]
 fn a_sender_that_may_not_write() {
     passes(2, "writing_is_forbidden", &[("DTL_SHM_COPY", "cma_split")]);
 }
@@ -294,7 +336,7 @@ fn a_malformed_setting_is_named() {
 fn a_killed_rank_is_seen_by_all() {
     let [cells, nt, get, split] =
         ["cells", "cells_nt", "cma_get", "cma_split"].map(|method| [("DTL_SHM_COPY", method)]);
-    let cases: [(&str, &[(&str, &str)]); 18] = [
+    let cases: [(&str, &[(&str, &str)]); 19] = [
         ("killed_idle", &[]),
         ("killed_in_send", &[]),
         ("killed_in_stream", &cells),
@@ -312,6 +354,7 @@ fn a_killed_rank_is_seen_by_all() {
         ("killed_while_reduced", &cells),
         ("killed_while_reduced", &nt),
         ("killed_while_reduced", &get),
+        ("killed_while_reduced", &split),
         ("killed_with_lock", &[]),
     ];
     for (case, env) in cases {

@@ -78,8 +78,8 @@ pub(super) fn reduce_stored(receive: &Receive, at: usize, len: usize) {
 }
 
 impl Engine {
-    /// Reads up to `most` records from the ring of rank `source` and returns their number. If no
-    /// memory can be allocated for a message, the message stays in the ring.
+    /// Reads up to `most` records from the ring of rank `source` and returns their number; written
+    /// fragments count one by one. A message for which there is no memory stays in the ring.
     pub(crate) fn read_ring(&mut self, source: usize, most: usize) -> usize {
         let mut count = self.read_short(source, most);
         while count < most {
@@ -96,7 +96,8 @@ impl Engine {
                             consumer.will_read();
                         }
                     }
-                    count += 1;
+                    let len = if record.kind == RecordKind::Written { record.words[0] } else { 0 };
+                    count = most.min(count + (fragments_of(len as usize) as usize).max(1));
                     count += self.read_short(source, most - count);
                 }
                 Ok(None) => break,
@@ -385,8 +386,7 @@ impl Engine {
 
     /// Records that the sender has copied the next bytes of a message to the receive buffer.
     fn accept_written(&mut self, source: usize, record: &RingRecord) {
-        let [count, ..] = record.words;
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let count = usize::try_from(record.words[0]).unwrap_or(usize::MAX);
         self.advance(source, OpId(record.key), count, |receive, at, room| {
             reduce_stored(receive, at, count.min(room));
         });
