@@ -33,6 +33,9 @@ pub mod cuda;
 pub mod driver;
 pub mod hier;
 pub mod host;
+#[cfg(test)]
+#[path = "tests/in_process.rs"]
+pub(crate) mod in_process;
 pub mod inproc;
 mod kernel_cache;
 pub mod match_queues;

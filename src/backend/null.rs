@@ -41,15 +41,11 @@ impl BackendProbe for Null {
 }
 
 impl Device for Null {
-    fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
+    fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Result<()> {
         out.kind = DTL_DEVICE_NONE;
         (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);
         copy_text(&mut out.name, "null device (computes nothing)");
-        Some(Ok(()))
-    }
-
-    fn synchronize(&self, _device: i32) -> Option<Result<()>> {
-        Some(Ok(()))
+        Ok(())
     }
 }
 

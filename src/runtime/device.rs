@@ -139,7 +139,7 @@ pub fn check(backend: &Backend, device: i32) -> Result<()> {
 pub fn info(backend: &Backend, device: i32) -> Result<dtl_device_info_t> {
     check(backend, device)?;
     let mut out = dtl_device_info_t { numa_node: -1, ..blank() };
-    backend.device()?.info(device, &mut out).unwrap_or(Ok(()))?;
+    backend.device()?.info(device, &mut out)?;
     if out.name.first() == Some(&0) {
         let name = format!("{} device {device}", backend.name());
         copy_text(&mut out.name, &name);
@@ -153,10 +153,12 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
     let info = if backend.device.is_some() || backend.memory.is_none() {
         check(backend, device)?;
         let of_current = || backend.memory.as_ref().map_or(Ok(None), |own| own.memory_info());
-        let own = backend.device()?.memory_info(device);
-        own.or_else(|| on(backend, device, of_current).transpose())
+        match backend.device()?.memory_info(device)? {
+            None => on(backend, device, of_current)?,
+            own => own,
+        }
     } else if device == 0 {
-        backend.memory()?.memory_info().transpose()
+        backend.memory()?.memory_info()?
     } else {
         return fail!(
             DTL_ERROR_OUT_OF_BOUNDS,
@@ -164,7 +166,7 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
             backend.name()
         );
     };
-    info.unwrap_or_else(|| Err(backend.lacks("memory information")))
+    info.ok_or_else(|| backend.lacks("memory information"))
 }
 
 /// Returns the properties, alignment and name of a memory kind (for example host or device memory)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::abi::status::*;
-use crate::backend::{inproc, shm};
+use crate::backend::{in_process, shm};
 use crate::sys::os::process;
 use std::ffi::CString;
 use std::fs;
@@ -17,18 +17,11 @@ const WORDS: usize = 3;
 
 fn args(job: &str, rank: i32, size: i32, millis: u64) -> OpenArgs {
     OpenArgs {
-        flags: 0,
         named: Some((rank, size)),
-        launched: None,
         job: CString::new(format!("{job}-{}", process::own_pid())).expect("a name"),
-        is_only_open: false,
         timeout_ns: millis * 1_000_000,
-        settings: Addr::NULL,
-        grown: None,
-        watch: None,
         own_algorithms: true,
-        device_pci: None,
-        over: None,
+        ..OpenArgs::default()
     }
 }
 
@@ -184,11 +177,12 @@ fn the_automatic_way_follows_the_rules() {
 
 /// Creates the ranks of a "threads" communicator. The ranks are never freed (`Box::leak`).
 fn fabric(size: i32) -> Vec<Arc<dyn Exchange>> {
-    let [_, threads] = inproc::backends();
-    let ranks =
-        threads.comm.expect("comm").open_ranks(size).expect("ranks of one process").expect("open");
     let over = |rank| OverTransport::new(Box::leak(rank), 300_000_000);
-    ranks.into_iter().map(|rank| Arc::new(over(rank)) as Arc<dyn Exchange>).collect()
+    in_process::threads(size)
+        .1
+        .into_iter()
+        .map(|rank| Arc::new(over(rank)) as Arc<dyn Exchange>)
+        .collect()
 }
 
 fn no_device() -> Error {

@@ -21,19 +21,19 @@ impl<D: Driver> Device for Arc<DeviceBackend<D>> {
         Ok(self.current(&*self.driver.get()?))
     }
 
-    fn info(&self, device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
-        Some(self.driver.get().and_then(|driver| driver.describe(device, out)))
+    fn info(&self, device: i32, out: &mut dtl_device_info_t) -> Result<()> {
+        self.driver.get()?.describe(device, out)
     }
 
-    fn memory_info(&self, device: i32) -> Option<Result<(u64, u64)>> {
-        Some(self.driver.get().and_then(|driver| driver.memory_info(device)))
+    fn memory_info(&self, device: i32) -> Result<Option<(u64, u64)>> {
+        self.driver.get()?.memory_info(device).map(Some)
     }
 
-    fn synchronize(&self, device: i32) -> Option<Result<()>> {
-        Some(self.driver.get().and_then(|driver| driver.synchronize(device)))
+    fn synchronize(&self, device: i32) -> Result<()> {
+        self.driver.get()?.synchronize(device)
     }
 
-    fn dlpack(&self, device: i32) -> Option<Result<(i32, i32)>> {
-        Some(self.driver.get().and_then(|driver| driver.dlpack(device)))
+    fn dlpack(&self, device: i32) -> Result<Option<(i32, i32)>> {
+        self.driver.get()?.dlpack(device).map(Some)
     }
 }

@@ -14,7 +14,7 @@
 use super::nodes::Nodes;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::backend::op_table::Operations;
+use crate::backend::op_table::{Operations, index_of};
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
     Completion, Dest, Liveness, Matched, OpId, PipelinedSource, Remote, Selector, SendMode,
@@ -103,7 +103,7 @@ impl Router {
     /// Returns the level (within the node or between nodes) of the transport to `rank`, and the
     /// rank's number in that transport.
     pub(super) fn level(&self, rank: i32) -> Result<(HierLevel, i32)> {
-        let index = usize::try_from(rank).unwrap_or(usize::MAX);
+        let index = index_of(rank);
         let node = self.nodes.of.get(index).ok_or_else(|| {
             failure!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.across.size() - 1)
         })?;

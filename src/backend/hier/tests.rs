@@ -6,21 +6,17 @@ use super::transport::HierTransport;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
 use crate::backend::bootstrap::over_comm::OverTransport;
+use crate::backend::in_process::{buffer, bytes, from, threads};
 use crate::backend::inproc;
 use crate::runtime::component::{
     Completion, Exchange, OpId, OpenArgs, Selector, SendMode, Transport,
 };
 use crate::runtime::registry::Backend;
-use crate::sys::memory::buf::{Addr, Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 type Rank = Box<dyn Transport>;
-
-fn fabric(size: i32) -> Vec<Rank> {
-    let [_, threads] = inproc::backends();
-    threads.comm.expect("comm").open_ranks(size).expect("ranks of one process").expect("open")
-}
 
 fn kinds() -> [Arc<Backend>; 2] {
     let [alone, threads] = inproc::backends();
@@ -32,8 +28,8 @@ fn job(of: &[i32]) -> Vec<Rank> {
     let count = of.iter().max().expect("a node") + 1;
     let size =
         |node: i32| i32::try_from(of.iter().filter(|of| **of == node).count()).expect("small");
-    let mut inside: Vec<_> = (0..count).map(|node| fabric(size(node)).into_iter()).collect();
-    let across = fabric(i32::try_from(of.len()).expect("small"));
+    let mut inside: Vec<_> = (0..count).map(|node| threads(size(node)).1.into_iter()).collect();
+    let across = threads(i32::try_from(of.len()).expect("small")).1;
     let ranks = (0..).zip(across).zip(of);
     ranks
         .map(|((rank, across), node)| {
@@ -43,20 +39,8 @@ fn job(of: &[i32]) -> Vec<Rank> {
         .collect()
 }
 
-fn buffer(bytes: &[u8]) -> Scratch {
-    // SAFETY: the slice outlives the copy made here; `copy_of` only reads it.
-    Scratch::copy_of(unsafe { Region::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) })
-        .expect("memory")
-}
-
 fn first(scratch: &Scratch) -> u8 {
-    // SAFETY: the tests read a buffer only after the operation on it is complete.
-    let bytes = unsafe { scratch.region().as_slice() };
-    bytes[0]
-}
-
-fn from(source: i32, word: u64) -> Selector {
-    Selector { source, match_bits: word, ignore: 0 }
+    bytes(scratch)[0]
 }
 
 fn any_tag(source: i32) -> Selector {
@@ -108,8 +92,8 @@ fn messages_go_their_way_and_come_from_the_right_rank() {
 #[test]
 fn a_router_knows_the_ways() {
     let nodes = Nodes::new(2, &[0, 1, 0]);
-    let node = fabric(2).pop().expect("rank 1");
-    let router = super::router::Router::new(node, fabric(3).pop().expect("rank 2"), nodes);
+    let node = threads(2).1.pop().expect("rank 1");
+    let router = super::router::Router::new(node, threads(3).1.pop().expect("rank 2"), nodes);
     let level = |rank| router.level(rank).expect("a rank");
     assert_eq!(
         (level(0), level(1), level(2)),
@@ -304,7 +288,7 @@ fn who_leaves_is_told_by_its_rank() {
 #[test]
 fn words_are_exchanged_between_any_number_of_ranks() {
     for size in 1..8 {
-        let ranks = fabric(size);
+        let ranks = threads(size).1;
         let expected: Vec<u64> = (0..size as u64).flat_map(|rank| [rank, 100 + rank]).collect();
         std::thread::scope(|scope| {
             for (rank, comm) in (0_u64..).zip(&ranks) {
@@ -317,7 +301,7 @@ fn words_are_exchanged_between_any_number_of_ranks() {
             }
         });
     }
-    let ranks = fabric(2);
+    let ranks = threads(2).1;
     let alone = OverTransport::new(ranks[0].as_ref(), 20_000_000);
     let error = alone.allgather(&[1]).unwrap_err();
     assert_eq!(error.status(), DTL_ERROR_TIMEOUT);
@@ -334,18 +318,10 @@ fn without_a_kind_between_the_nodes_it_is_not_available() {
         "{why}"
     );
     let args = OpenArgs {
-        flags: 0,
         named: Some((0, 1)),
-        launched: None,
         job: c"j".to_owned(),
-        is_only_open: false,
-        timeout_ns: 0,
-        settings: Addr::NULL,
-        grown: None,
-        watch: None,
         own_algorithms: true,
-        device_pci: None,
-        over: None,
+        ..OpenArgs::default()
     };
     let error = hier.comm.expect("comm").open(&args).err().expect("nothing to open");
     assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE);

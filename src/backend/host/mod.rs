@@ -50,21 +50,21 @@ struct Host;
 impl BackendProbe for Host {}
 
 impl Device for Host {
-    fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
+    fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Result<()> {
         out.kind = DTL_DEVICE_CPU;
         out.total_bytes = hwinfo::memory().1;
         out.compute_units = process::usable_cores();
         (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);
         copy_text(&mut out.name, &hwinfo::cpu_name());
-        Some(Ok(()))
+        Ok(())
     }
 
-    fn memory_info(&self, _device: i32) -> Option<Result<(u64, u64)>> {
-        Some(Ok(hwinfo::memory()))
+    fn memory_info(&self, _device: i32) -> Result<Option<(u64, u64)>> {
+        Ok(Some(hwinfo::memory()))
     }
 
-    fn dlpack(&self, _device: i32) -> Option<Result<(i32, i32)>> {
-        Some(Ok((1, 0))) // kDLCPU
+    fn dlpack(&self, _device: i32) -> Result<Option<(i32, i32)>> {
+        Ok(Some((1, 0))) // kDLCPU
     }
 }
 

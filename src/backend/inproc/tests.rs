@@ -5,29 +5,15 @@ use super::transfer::{SHARED_FROM, Transfer};
 use super::transport::{EAGER, endpoints};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
+use crate::backend::in_process::{buffer, bytes, from};
 use crate::runtime::component::{
-    Comm, Completion, Liveness, OpId, OpenArgs, PART_WORDS, Selector, SendMode, SharedMemory,
-    SharedOffer, Transport,
+    Comm, Completion, Liveness, OpId, OpenArgs, PART_WORDS, SendMode, SharedMemory, SharedOffer,
+    Transport,
 };
-use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::memory::buf::Region;
 use crate::sys::os::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-fn buffer(bytes: &[u8]) -> Scratch {
-    // SAFETY: the slice outlives the copy made here; `copy_of` only reads it.
-    Scratch::copy_of(unsafe { Region::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) })
-        .expect("memory")
-}
-
-fn bytes(scratch: &Scratch) -> &[u8] {
-    // SAFETY: the tests read a buffer only after the operation on it is complete.
-    unsafe { scratch.region().as_slice() }
-}
-
-fn from(source: i32, word: u64) -> Selector {
-    Selector { source, match_bits: word, ignore: 0 }
-}
 
 fn liveness(comm: &dyn Transport) -> &dyn Liveness {
     comm.groups().liveness.expect("provided")
@@ -43,20 +29,7 @@ fn threads(count: i32) -> Vec<Box<dyn Transport>> {
 }
 
 fn open_self() -> Box<dyn Transport> {
-    let args = OpenArgs {
-        flags: 0,
-        named: None,
-        launched: None,
-        job: c"".to_owned(),
-        is_only_open: false,
-        timeout_ns: u64::MAX,
-        settings: crate::sys::memory::buf::Addr::NULL,
-        grown: None,
-        watch: None,
-        own_algorithms: false,
-        device_pci: None,
-        over: None,
-    };
+    let args = OpenArgs { timeout_ns: u64::MAX, ..OpenArgs::default() };
     SelfComm.open(&args).expect("self")
 }
 

@@ -8,7 +8,6 @@ use crate::error::{Result, fail};
 use crate::runtime::component::SendMode;
 use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
-use std::ptr::null_mut;
 
 /// Maximum message size in bytes that a count argument of type `int` can represent.
 pub(super) const LARGE: usize = c_int::MAX as usize;
@@ -255,18 +254,9 @@ pub(super) fn takes_cuda(mpi: &Mpi) -> bool {
 
 /// Returns MPI_TAG_UB, the highest tag that the loaded MPI library supports.
 pub(super) fn tag_limit(mpi: &Mpi) -> Result<c_int> {
-    let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
-    let at = (&raw mut value).cast();
-    // SAFETY: the attribute's value is written to a writable local.
-    unsafe {
-        checked!(
-            mpi,
-            MPI_Comm_get_attr(mpi.k.comm_world, mpi.abi.int(Int::TagUb), at, &raw mut is_set)
-        )
-    }?;
-    if is_set == 0 || value.is_null() {
-        return fail!(DTL_ERROR_MPI, "MPI does not tell its highest tag (MPI_TAG_UB)");
+    let get = ("MPI_Comm_get_attr", mpi.call.MPI_Comm_get_attr);
+    match mpi.attribute(get, mpi.k.comm_world, Int::TagUb)? {
+        Some(limit) => Ok(limit),
+        None => fail!(DTL_ERROR_MPI, "MPI does not tell its highest tag (MPI_TAG_UB)"),
     }
-    // SAFETY: the attribute is the address of an int that lives as long as MPI does.
-    Ok(unsafe { value.read() })
 }

@@ -151,14 +151,9 @@ fn free(mpi: &Mpi, mut win: Handle) -> Result<()> {
 
 /// Returns true if the public and private copies of the window are identical (MPI_WIN_UNIFIED).
 fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
-    let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
-    let at = (&raw mut value).cast();
-    // SAFETY: the attribute's value is written to a writable local.
-    unsafe {
-        checked!(mpi, MPI_Win_get_attr(win, mpi.abi.int(Int::WinModel), at, &raw mut is_set))
-    }?;
-    // SAFETY: a set attribute is the address of a number that lives as long as the window does.
-    Ok(is_set != 0 && !value.is_null() && unsafe { value.read() } == mpi.abi.int(Int::WinUnified))
+    let model =
+        mpi.attribute(("MPI_Win_get_attr", mpi.call.MPI_Win_get_attr), win, Int::WinModel)?;
+    Ok(model == Some(mpi.abi.int(Int::WinUnified)))
 }
 
 impl MpiWindow {

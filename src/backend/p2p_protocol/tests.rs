@@ -5,6 +5,7 @@ use super::frame::INLINE;
 use super::mock::World;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
+use crate::backend::in_process::{bytes, from};
 use crate::backend::match_queues::reference_matcher::ReferenceMatcher;
 use crate::runtime::component::{Completion, OpId, Selector, SendMode, Transport};
 use crate::sys::memory::buf::{Region, Scratch};
@@ -15,15 +16,6 @@ fn filled(len: usize, value: u8) -> Scratch {
     let data = Scratch::new(len).expect("memory");
     data.region().fill(value);
     data
-}
-
-fn bytes(scratch: &Scratch) -> &[u8] {
-    // SAFETY: the tests read a buffer only after the operation on it is complete.
-    unsafe { scratch.region().as_slice() }
-}
-
-fn from(source: i32, word: u64) -> Selector {
-    Selector { source, match_bits: word, ignore: 0 }
 }
 
 fn over(end: &dyn Transport, op: OpId) -> Option<dtl_status_t> {

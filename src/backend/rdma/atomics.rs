@@ -21,15 +21,14 @@
 use super::atomic_op::{Atomic, AtomicKind, ELEMENT, Try, element_value};
 use super::engine::RdmaEngine;
 use super::operation::RdmaOperation;
-use super::rndv::done;
-use crate::abi::status::DTL_ERROR_CONNECTION_LOST;
-use crate::backend::op_table::Operations;
+use crate::abi::status::{DTL_ERROR_CONNECTION_LOST, DTL_SUCCESS};
+use crate::backend::op_table::{Operations, done};
 use crate::backend::rdma::endpoint::connect::busy;
 use crate::backend::rdma::endpoint::peer::Peer;
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, OnCompletion};
 use crate::backend::rdma::verbs::qp::MrRange;
 use crate::error::Result;
-use crate::runtime::component::{Completion, OpId, TargetRange};
+use crate::runtime::component::{OpId, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 
 impl Peer {
@@ -113,7 +112,6 @@ impl RdmaEngine {
     /// Completes with CONNECTION_LOST the operations whose atomic requests were in flight when the
     /// connection to `rank` broke.
     pub(crate) fn end_doubtful(&mut self, rank: usize, ops: &[OpId]) {
-        let source = i32::try_from(rank).unwrap_or(-1);
         for op in ops {
             let Some(peer) = self.peers.get_mut(rank) else { return };
             let Some(RdmaOperation::Atomic(_)) = self.operations.get(*op) else { continue };
@@ -123,10 +121,7 @@ impl RdmaEngine {
                  whether it was is not known (it is not changed \
                  any more); look at it, and change it again if it was not"
             ));
-            self.finish(
-                *op,
-                Completion { source, status: DTL_ERROR_CONNECTION_LOST, match_bits: 0, size: 0 },
-            );
+            self.finish(*op, done(rank, DTL_ERROR_CONNECTION_LOST, 0, 0));
         }
     }
 
@@ -163,7 +158,7 @@ impl RdmaEngine {
         atomic.over += 1;
         if atomic.over == atomic.count {
             peer.results.release(op);
-            self.finish(op, done(rank, 0, 0));
+            self.finish(op, done(rank, DTL_SUCCESS, 0, 0));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::operation::{RdmaOperation, part_over};
 use super::protocol::eager_slots::{DATA, EagerHeader, EagerKind, Note, NoteKind};
 use crate::abi::status::*;
 use crate::backend::bootstrap::liveness::Oob;
-use crate::backend::op_table::Operations;
+use crate::backend::op_table::{Operations, done, rank_of};
 use crate::backend::p2p_protocol::{FRAME_WORDS, RxFrame, eager_head};
 use crate::backend::peer_map::PeerMap;
 use crate::backend::rdma::config::Config;
@@ -42,11 +42,6 @@ const BATCHES: usize = 8;
 /// Number of consecutive rounds without completions after which no more messages are expected to
 /// arrive. A device may report an arrival shortly after it has completed the sender's request.
 const QUIET: usize = 24;
-
-/// Converts a rank to `i32`, the type of ranks in the traits of `runtime::component`.
-pub(crate) fn rank_of(rank: usize) -> i32 {
-    i32::try_from(rank).unwrap_or(i32::MAX)
-}
 
 /// Returns the frame that arrived in receive `id`, in the form that is passed to `p2p_protocol`.
 fn frame_of(id: WorkId, head: [u64; FRAME_WORDS], bytes: Region) -> RxFrame {
@@ -465,8 +460,7 @@ impl RdmaEngine {
         peer.give_up();
         peer.awaited.clear();
         peer.offered.clear();
-        let source = i32::try_from(rank).unwrap_or(-1);
-        let done = Completion { source, status: self.gone_status(rank), match_bits: 0, size: 0 };
+        let done = done(rank, self.gone_status(rank), 0, 0);
         for (_, operation) in self.operations.iter_mut() {
             let of = match operation {
                 RdmaOperation::Payload(payload) => payload.rank,

@@ -11,6 +11,7 @@ use super::engine::RdmaEngine;
 use super::operation::{Payload, PayloadPath, RdmaOperation};
 use super::protocol::eager_slots::{DATA, EagerKind, Note, NoteKind, RAILS};
 use crate::abi::status::*;
+use crate::backend::op_table::done;
 use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::OnCompletion;
 use crate::backend::rdma::memory::device_mr::PayloadBuffer;
@@ -24,13 +25,9 @@ use crate::sys::memory::buf::Region;
 /// because the overhead of a further queue pair would exceed the gain.
 const STRIPE: usize = 64 << 10;
 
-pub(crate) fn done(rank: usize, word: u32, size: usize) -> Completion {
-    Completion {
-        source: i32::try_from(rank).unwrap_or(-1),
-        status: DTL_SUCCESS,
-        match_bits: u64::from(word),
-        size: size as u64,
-    }
+/// Returns the completion of the transfer of `size` bytes of payload `word`.
+fn transferred(rank: usize, word: u32, size: usize) -> Completion {
+    done(rank, DTL_SUCCESS, u64::from(word), size as u64)
 }
 
 /// Removes the entry with payload tag `word` from a list; returns the operation in the entry, or
@@ -164,7 +161,7 @@ impl RdmaEngine {
             }
             send.moved += bytes.len();
             if is_last {
-                let over = done(send.rank, send.word, send.host.len());
+                let over = transferred(send.rank, send.word, send.host.len());
                 self.finish(op, Completion { status, ..over });
                 return Ok(true);
             }
@@ -211,18 +208,18 @@ impl RdmaEngine {
             Some(RdmaOperation::OneSided(one_sided))
                 if one_sided.begun == one_sided.local.len() =>
             {
-                let over = done(one_sided.target, 0, 0);
+                let over = done(one_sided.target, DTL_SUCCESS, 0, 0);
                 self.finish(op, over);
             }
             Some(RdmaOperation::Payload(payload)) => {
                 let &Payload { rank, word, moved, .. } = payload;
                 match payload.path {
                     PayloadPath::Write(there) if payload.direct_len(&there) == moved => {
-                        self.finish(op, done(rank, word, moved));
+                        self.finish(op, transferred(rank, word, moved));
                     }
                     PayloadPath::Read(there) if payload.direct_len(&there) == moved => {
                         payload.shadow.iter().for_each(|shadow| shadow.land());
-                        self.finish(op, done(rank, word, moved));
+                        self.finish(op, transferred(rank, word, moved));
                         self.send_note(rank, NoteKind::Fetched, word);
                     }
                     _ => {}
@@ -251,7 +248,7 @@ impl RdmaEngine {
         receive.moved += len;
         if receive.moved >= receive.host.len() {
             receive.shadow.iter().for_each(|shadow| shadow.land());
-            let over = done(rank, word, receive.moved);
+            let over = transferred(rank, word, receive.moved);
             take(&mut peer.awaited, word);
             self.finish(op, over);
         }
@@ -264,7 +261,7 @@ impl RdmaEngine {
         receive.host.part(receive.moved, bytes.len()).copy_from(bytes);
         receive.moved += bytes.len();
         if kind == EagerKind::LastFragment {
-            let over = done(rank, word, receive.moved);
+            let over = transferred(rank, word, receive.moved);
             take(&mut peer.awaited, word);
             self.finish(op, over);
         }
@@ -294,7 +291,7 @@ impl RdmaEngine {
         let Some(op) = op else { return };
         let Some(RdmaOperation::Payload(send)) = self.operations.get_mut(op) else { return };
         if about == NoteKind::Fetched {
-            let over = done(rank, word, send.host.len());
+            let over = transferred(rank, word, send.host.len());
             self.finish(op, over);
         } else {
             send.path = PayloadPath::Fragments;

@@ -10,6 +10,7 @@ use super::atomic_op::{AtomicKind, ELEMENT};
 use super::engine::{RdmaEngine, RdmaWindow};
 use super::operation::{OneSided, RdmaOperation, RmaDirection};
 use crate::abi::word::dtl_dtype_t;
+use crate::backend::op_table::index_of;
 use crate::backend::p2p_protocol::{Begin, WireWindows};
 use crate::backend::rdma::endpoint::qp_state::OnCompletion;
 use crate::backend::rdma::memory::reg_cache::{self, Registered};
@@ -42,7 +43,7 @@ impl RdmaEngine {
 
     /// Returns the rank and the remote memory of the target range `spot`.
     pub(crate) fn place(&self, window: Addr, spot: TargetRange) -> Result<(usize, Remote)> {
-        let target = usize::try_from(spot.target).unwrap_or(usize::MAX);
+        let target = index_of(spot.target);
         match self.window(window)?.remotes.get(target).copied().flatten() {
             Some(place) => Ok((target, Remote { addr: place.addr + spot.offset as u64, ..place })),
             None => fail!(DTL_ERROR_INTERNAL, "the memory of rank {target} is not known"),

@@ -1,17 +1,18 @@
 //! Implementation of the raw transport trait `Wire` over RDMA verbs; `p2p_protocol` adds message
 //! matching, probing and cancellation.
 
-use super::engine::{RdmaEngine, rank_of};
+use super::engine::RdmaEngine;
 use super::operation::RdmaOperation;
 use super::protocol::eager_slots::DATA;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
+use crate::backend::op_table::{index_of, rank_of};
 use crate::backend::p2p_protocol::{
     DeviceMapping, FRAME_BYTES, FRAME_WORDS, RxFrame, SleepMode, Wire, WireBuffers, WireDevices,
     WireFrames, WireWindows,
 };
 use crate::backend::rdma::config::Devices;
-use crate::backend::rdma::endpoint::connect::{busy, index};
+use crate::backend::rdma::endpoint::connect::busy;
 use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::WorkId;
 use crate::error::{Result, fail};
@@ -41,11 +42,11 @@ impl Wire for RdmaEngine {
     }
 
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
-        self.send_payload((data, None), index(dest), word as u32)
+        self.send_payload((data, None), index_of(dest), word as u32)
     }
 
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
-        self.receive_payload((data, None), index(source), word as u32)
+        self.receive_payload((data, None), index_of(source), word as u32)
     }
 
     fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
@@ -82,7 +83,7 @@ impl Wire for RdmaEngine {
     fn awaits(&mut self, source: i32) {
         if source == DTL_ANY_SOURCE {
             self.oob.awaits_any(self.happened);
-        } else if self.stage(index(source)) == ConnectStage::None {
+        } else if self.stage(index_of(source)) == ConnectStage::None {
             self.oob.awaits(source);
         }
     }
@@ -104,7 +105,7 @@ impl Wire for RdmaEngine {
     }
 
     fn why_gone(&self, rank: i32) -> Option<String> {
-        self.reason_gone(index(rank))
+        self.reason_gone(index_of(rank))
     }
 
     fn windows(&mut self) -> Result<&mut dyn WireWindows, &'static str> {
@@ -125,7 +126,7 @@ impl Wire for RdmaEngine {
 
 impl WireFrames for RdmaEngine {
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()> {
-        let dest = index(dest);
+        let dest = index_of(dest);
         self.reach(dest)?;
         match self.peers.get_mut(dest).map(|peer| peer.send_frame(head, payload)) {
             Some(Ok(true)) => Ok(()),
@@ -234,10 +235,10 @@ impl WireDevices for RdmaEngine {
     }
 
     fn isend(&mut self, data: DeviceBuffer<'_>, dest: i32, word: u64) -> Result<OpId> {
-        self.send_payload((data.host, Some(data.shadow)), index(dest), word as u32)
+        self.send_payload((data.host, Some(data.shadow)), index_of(dest), word as u32)
     }
 
     fn irecv(&mut self, data: DeviceBuffer<'_>, source: i32, word: u64) -> Result<OpId> {
-        self.receive_payload((data.host, Some(data.shadow)), index(source), word as u32)
+        self.receive_payload((data.host, Some(data.shadow)), index_of(source), word as u32)
     }
 }

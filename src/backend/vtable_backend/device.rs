@@ -54,33 +54,31 @@ impl Device for NativeDevice {
         Ok(device)
     }
 
-    fn info(&self, device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
+    fn info(&self, device: i32, out: &mut dtl_device_info_t) -> Result<()> {
         out.struct_size = size_of::<dtl_device_info_t>() as u32;
-        let slot = self.table.info?;
+        let Some(slot) = self.table.info else { return Ok(()) };
         let answer = call!(self, "device.info", slot, device, &raw mut *out);
         // Terminate the texts inside their fields, whatever the slot wrote.
         if let (Some(name), Some(pci)) = (out.name.last_mut(), out.pci.last_mut()) {
             (*name, *pci) = (0, 0);
         }
-        Some(answer)
+        answer
     }
 
-    fn memory_info(&self, device: i32) -> Option<Result<(u64, u64)>> {
-        let slot = self.table.memory_info?;
+    fn memory_info(&self, device: i32) -> Result<Option<(u64, u64)>> {
         let (mut free, mut total) = (0, 0);
-        let answer = call!(self, "device.memory_info", slot, device, &raw mut free, &raw mut total);
-        Some(answer.map(|()| (free, total)))
+        call!(self.device.memory_info?(device, &raw mut free, &raw mut total))?;
+        Ok(Some((free, total)))
     }
 
-    fn synchronize(&self, device: i32) -> Option<Result<()>> {
-        let slot = self.table.synchronize?;
-        Some(call!(self, "device.synchronize", slot, device))
+    fn synchronize(&self, device: i32) -> Result<()> {
+        let Some(slot) = self.table.synchronize else { return Ok(()) };
+        call!(self, "device.synchronize", slot, device)
     }
 
-    fn dlpack(&self, device: i32) -> Option<Result<(i32, i32)>> {
-        let slot = self.table.dlpack?;
+    fn dlpack(&self, device: i32) -> Result<Option<(i32, i32)>> {
         let (mut kind, mut id) = (0, 0);
-        let answer = call!(self, "device.dlpack", slot, device, &raw mut kind, &raw mut id);
-        Some(answer.map(|()| (kind, id)))
+        call!(self.device.dlpack?(device, &raw mut kind, &raw mut id))?;
+        Ok(Some((kind, id)))
     }
 }

@@ -283,7 +283,7 @@ fn no_pointer(backend: &Backend) -> Error {
 
 /// Returns the DLPack device type and device id of a device.
 pub fn number(backend: &Backend, device: i32) -> Result<(i32, i32)> {
-    backend.device()?.dlpack(device).unwrap_or_else(|| Err(backend.lacks("DLPack number")))
+    backend.device()?.dlpack(device)?.ok_or_else(|| backend.lacks("DLPack number"))
 }
 
 /// Tensor that another library exported.

@@ -122,21 +122,22 @@ pub trait Device: Send + Sync {
         Ok(0)
     }
     /// Fills in the known properties of `device`.
-    fn info(&self, _device: i32, _out: &mut dtl_device_info_t) -> Option<Result<()>> {
-        None
+    fn info(&self, _device: i32, _out: &mut dtl_device_info_t) -> Result<()> {
+        Ok(())
     }
     /// Returns the free and the total memory of the device in bytes, where 0 means unknown; `None`
     /// if the backend does not provide this function.
-    fn memory_info(&self, _device: i32) -> Option<Result<(u64, u64)>> {
-        None
+    fn memory_info(&self, _device: i32) -> Result<Option<(u64, u64)>> {
+        Ok(None)
     }
     /// Waits until all work on the device is complete.
-    fn synchronize(&self, _device: i32) -> Option<Result<()>> {
-        None
+    fn synchronize(&self, _device: i32) -> Result<()> {
+        Ok(())
     }
-    /// Returns the DLPack device type and device id of the device.
-    fn dlpack(&self, _device: i32) -> Option<Result<(i32, i32)>> {
-        None
+    /// Returns the DLPack device type and device id of the device; `None` if the backend does not
+    /// provide this function.
+    fn dlpack(&self, _device: i32) -> Result<Option<(i32, i32)>> {
+        Ok(None)
     }
 }
 

@@ -15,8 +15,9 @@ pub const BOOTSTRAP_NS: u64 = 30_000_000_000;
 /// open the communicator.
 pub type Watch = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
-/// Arguments for opening a transport.
-#[derive(Clone)]
+/// Arguments for opening a transport. By default, they name no ranks and no job, and the time limit
+/// is 0.
+#[derive(Clone, Default)]
 pub struct OpenArgs {
     /// Flags of the communicator description (`dtl_comm_desc_t`).
     pub flags: u64,

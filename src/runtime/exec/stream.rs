@@ -553,6 +553,6 @@ pub fn wait_for_device(
     if waited.is_err() && deadline.passed() {
         return waited;
     }
-    let own = backend.device.as_ref().and_then(|own| own.synchronize(device));
-    own.unwrap_or(Ok(())).and(waited)
+    let own = backend.device.as_ref().map_or(Ok(()), |own| own.synchronize(device));
+    own.and(waited)
 }

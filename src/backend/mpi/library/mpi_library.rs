@@ -36,6 +36,10 @@ macro_rules! checked {
 }
 pub(in crate::backend::mpi) use checked;
 
+/// Function that returns an attribute of a communicator or of a window, with its name.
+type GetAttribute =
+    (&'static str, unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_int) -> c_int);
+
 /// MPI library of this process. The fields that every message needs come first, in one cache line.
 #[repr(C, align(64))]
 pub struct Mpi {
@@ -229,7 +233,7 @@ impl Mpi {
             _ => SINGLE,
         };
         let _others_wait = self.admit(state)?;
-        let quiet = self.errors_return()?;
+        let quiet = self.errors_return();
         self.quiet.store(quiet, Ordering::Release);
         if self.is_ours.load(Ordering::Relaxed) {
             self.make_quiet(self.k.comm_world)?;
@@ -254,17 +258,26 @@ impl Mpi {
     /// denotes an error handler that aborts the process. The draft is detected by the attribute
     /// MPI_LASTUSEDCODE, whose key also differs. (A user-defined error handler that does nothing is
     /// no alternative, because MPICH 5.0 then returns success.)
-    fn errors_return(&self) -> Result<Handle> {
-        let (mut value, mut is_set) = (ptr::null_mut::<c_int>(), 0);
-        let (key, at) = (self.abi.int(Int::Lastusedcode), (&raw mut value).cast());
-        // SAFETY: the attribute's value is written to a writable local.
-        let code =
-            unsafe { (self.call.MPI_Comm_get_attr)(self.k.comm_world, key, at, &raw mut is_set) };
-        let is_known = code == 0 && is_set != 0 && !value.is_null();
-        // SAFETY: a set attribute is the address of a number that lives as long as MPI does.
-        let is_final = is_known && unsafe { value.read() } >= self.abi.int(Int::ErrLastcode);
+    fn errors_return(&self) -> Handle {
+        let get = ("MPI_Comm_get_attr", self.call.MPI_Comm_get_attr);
+        let last_used = self.attribute(get, self.k.comm_world, Int::Lastusedcode).unwrap_or(None);
+        let is_final = last_used.is_some_and(|code| code >= self.abi.int(Int::ErrLastcode));
         let is_draft = self.abi.family == Family::Standard && !is_final;
-        Ok(if is_draft { DRAFT_ERRORS_RETURN } else { self.k.errors_return })
+        if is_draft { DRAFT_ERRORS_RETURN } else { self.k.errors_return }
+    }
+
+    /// Returns the value of the predefined attribute `key`, an `int`, of a communicator or window;
+    /// `None` if the attribute is not set.
+    pub fn attribute(&self, get: GetAttribute, of: Handle, key: Int) -> Result<Option<c_int>> {
+        let (mut value, mut is_set) = (ptr::null::<c_int>(), 0);
+        let at = (&raw mut value).cast();
+        // SAFETY: the attribute's value is written to a writable local.
+        self.check(get.0, unsafe { get.1(of, self.abi.int(key), at, &raw mut is_set) })?;
+        if is_set == 0 {
+            return Ok(None);
+        }
+        // SAFETY: a set attribute is the address of a number that lives as long as `of` does.
+        Ok(unsafe { value.as_ref() }.copied())
     }
 
     /// Sets the error handler of a communicator so that MPI functions return errors to the caller.

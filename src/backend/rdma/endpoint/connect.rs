@@ -8,6 +8,7 @@ use super::peer::{ConnectStage, Peer};
 use crate::abi::status::DTL_ERROR_BUSY;
 use crate::backend::bootstrap::liveness::{LONGEST, OobEvent};
 use crate::backend::bootstrap::records::{bytes_of, text_of, text_words, words_of};
+use crate::backend::op_table::{index_of, rank_of};
 use crate::backend::rdma::config::Config;
 use crate::backend::rdma::engine::RdmaEngine;
 use crate::backend::rdma::verbs::errors::here;
@@ -39,10 +40,6 @@ fn with_text(what: u64, why: &str) -> Vec<u64> {
     let mut words = [&[what], text_words(why).as_slice()].concat();
     words.truncate(LONGEST / 8 - 1);
     words
-}
-
-pub(crate) fn index(rank: i32) -> usize {
-    usize::try_from(rank).unwrap_or(usize::MAX)
 }
 
 fn ends_of(peer: &Peer) -> Vec<u64> {
@@ -115,7 +112,7 @@ impl RdmaEngine {
             self.handle_message(rank, words);
             return Ok(());
         }
-        self.oob.send(i32::try_from(rank).unwrap_or(-1), &bytes_of(words))
+        self.oob.send(rank_of(rank), &bytes_of(words))
     }
 
     fn make_peer(&mut self, rank: usize) -> Result<()> {
@@ -162,9 +159,9 @@ impl RdmaEngine {
         for event in events {
             match event {
                 OobEvent::Message(rank, bytes) => {
-                    self.handle_message(index(rank), &words_of(&bytes))
+                    self.handle_message(index_of(rank), &words_of(&bytes))
                 }
-                OobEvent::Gone(rank, _, why) => self.fail(index(rank), &why),
+                OobEvent::Gone(rank, _, why) => self.fail(index_of(rank), &why),
             }
         }
         if !self.mending.is_empty() {

@@ -13,7 +13,6 @@ use crate::runtime::component::{BOOTSTRAP_NS, Exchange, OpenArgs, all_or_none, f
 use crate::runtime::device;
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
-use std::ffi::CString;
 use std::sync::Arc;
 
 impl Exchange for Comm {
@@ -53,16 +52,12 @@ pub(crate) fn make(
     let args = OpenArgs {
         flags: if is_deterministic { flags | DTL_COMM_DETERMINISTIC } else { flags },
         named: Some((over.rank, over.size)),
-        launched: None,
-        job: CString::default(),
-        is_only_open: false,
         timeout_ns: limit_ns,
         settings,
-        grown: None,
-        watch: None,
         own_algorithms: timeout_ns != u64::MAX || is_deterministic,
         device_pci: device::selected_pci(),
         over: Some(Arc::new(copy)),
+        ..OpenArgs::default()
     };
     open_kind::connect(backend, &args, timeout_ns)
 }

@@ -1,24 +1,12 @@
 //! Tests of `posted`.
 
 use super::*;
-use crate::runtime::comm::Comm;
+use crate::backend::in_process::comms;
 use crate::runtime::comm::open::agree::{post_recv, post_send};
-use crate::runtime::comm::open::open_kind;
-
-/// Opens a communicator whose two ranks are in this process, and returns one handle for each rank.
-fn pair() -> Vec<Comm> {
-    let [_, threads] = crate::backend::inproc::backends();
-    let ranks =
-        threads.comm.as_ref().and_then(|comm| comm.open_ranks(2)).expect("ranks").expect("open");
-    let backend = Arc::new(threads);
-    let open =
-        |rank| open_kind::assemble(Arc::clone(&backend), rank, 0, 1_000_000_000).expect("open");
-    ranks.into_iter().map(open).collect()
-}
 
 #[test]
 fn dropping_it_cancels_the_operation() {
-    let ranks = pair();
+    let ranks = comms(2);
     let [zero, one] = &ranks[..] else { panic!("two") };
     drop(post_recv(zero, 2, 1, 5).expect("posted"));
     let sent = post_send(one, &[7, 8], 0, 5).expect("sent");
@@ -30,7 +18,7 @@ fn dropping_it_cancels_the_operation() {
 
 #[test]
 fn what_the_transport_does_not_know_is_not_freed() {
-    let ranks = pair();
+    let ranks = comms(2);
     let [zero, _] = &ranks[..] else { panic!("two") };
     let mut posted = Posted::lent(&zero.link, Scratch::new(8), "a test").expect("memory");
     posted.post(|_| Ok(OpId(77 << 32))).expect("posted");

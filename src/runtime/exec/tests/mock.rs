@@ -30,9 +30,9 @@ struct Here;
 impl BackendProbe for Here {}
 
 impl Device for Here {
-    fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
+    fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Result<()> {
         (out.max_block_threads, out.max_block) = (1024, [1024, 1024, 64]);
-        Some(Ok(()))
+        Ok(())
     }
 }
 

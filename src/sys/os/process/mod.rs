@@ -396,10 +396,11 @@ pub fn run(command: &mut Command, hear: Capture, limit: Duration) -> io::Result<
     let read = listen(pipe, held.as_ref(), begin, limit);
     if hear == Capture::Everything {
         if held.is_none() && matches!(read, Ok((_, true))) {
-            wait_by_looking(child.id(), begin, limit);
+            wait_by_looking(Pid::from_child(&child), begin, limit);
         }
         // The process id is still the child's: not reaped yet, or reaped just now by the program.
-        kill_group(child.id());
+        // An empty group is not an error.
+        let _ = rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL);
     }
     match held {
         Some(held) => {
@@ -416,21 +417,13 @@ pub fn run(command: &mut Command, hear: Capture, limit: Duration) -> io::Result<
 
 /// Waits by polling until a child has exited or the time limit has passed. Used after the end of
 /// the child's output if no pidfd of the child is available. Does not reap the child.
-fn wait_by_looking(id: u32, begin: Instant, limit: Duration) {
-    while !has_exited(id) && begin.elapsed() < limit {
+fn wait_by_looking(child: Pid, begin: Instant, limit: Duration) {
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // An error means that other code has reaped the child.
+    let is_running = || matches!(rustix::process::waitid(WaitId::Pid(child), how), Ok(None));
+    while is_running() && begin.elapsed() < limit {
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-fn has_exited(id: u32) -> bool {
-    // SAFETY: numbers and unions of numbers: all zeros is a valid value.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: takes plain numbers and writes to a local.
-    let code = unsafe { libc::waitid(libc::P_PID, id, &raw mut info, how) };
-    // SAFETY: filled in by waitid, or still zeros: 0 is no process.
-    let ended = unsafe { info.si_pid() };
-    code != 0 || ended != 0 // -1: other code has reaped the child
 }
 
 /// Starts a program that writes into a pipe. Returns the child and the read end of the pipe.
@@ -447,14 +440,6 @@ fn start(command: &mut Command, hear: Capture) -> io::Result<(Child, OwnedFd)> {
     command.stdout(Stdio::null()).stderr(Stdio::inherit());
     set_nonblocking(ours.as_fd())?;
     Ok((child?, ours))
-}
-
-/// Kills all processes of the process group of `leader`. An empty group is not an error.
-fn kill_group(leader: u32) {
-    if let Ok(leader) = i32::try_from(leader) {
-        // SAFETY: takes integers only.
-        let _ = unsafe { libc::kill(-leader, libc::SIGKILL) };
-    }
 }
 
 /// Reads the pipe until the program has exited or, if `held` (the pidfd of the program) is `None`,

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::abi::status::DTL_ERROR_REVOKED;
-use crate::runtime::comm::open::open_kind;
-use std::sync::Arc;
+use crate::backend::in_process::comms;
 
 #[test]
 fn ranges_are_short() {
@@ -11,21 +10,10 @@ fn ranges_are_short() {
     assert_eq!(ranges(&[3]), "3");
 }
 
-/// Opens a communicator whose ranks are in this process, and returns one for each rank.
-fn ranks(size: i32) -> Vec<Comm> {
-    let [_, threads] = crate::backend::inproc::backends();
-    let ranks =
-        threads.comm.as_ref().and_then(|comm| comm.open_ranks(size)).expect("ranks").expect("open");
-    let backend = Arc::new(threads);
-    let open =
-        |rank| open_kind::assemble(Arc::clone(&backend), rank, 0, 1_000_000_000).expect("open");
-    ranks.into_iter().map(open).collect()
-}
-
 /// Rank 0 dies after it has notified rank 1 alone: the others are notified by rank 1.
 #[test]
 fn a_revocation_is_forwarded() {
-    let comms = ranks(4);
+    let comms = comms(4);
     notify(&comms[0], 1, &own(&comms[0], NoticeKind::Revoke, DTL_SUCCESS, 0));
     comms[2..].iter().for_each(serve_own);
     assert!(comms.iter().all(Comm::is_open));
@@ -39,7 +27,7 @@ fn a_revocation_is_forwarded() {
 /// A revocation by the program replaces that of a shrink; later ones change nothing.
 #[test]
 fn the_first_revocation_counts() {
-    let comms = ranks(2);
+    let comms = comms(2);
     revoke(&comms[0], Revocation::Shrink);
     serve_own(&comms[1]);
     assert_eq!(comms[1].ended().status(), DTL_ERROR_RANK_FAILURE);

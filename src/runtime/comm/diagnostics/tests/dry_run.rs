@@ -5,16 +5,15 @@
 use super::*;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_SUM};
+use crate::backend::in_process;
 use crate::runtime::comm::coll::coll_exec::Run;
 use crate::runtime::comm::coll::schedule::Advance;
 use crate::runtime::comm::coll::{CallMode, StartedColl};
 use crate::runtime::comm::op_desc::KINDS;
-use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{
-    BackendProbe, Completion, Dest, Groups, Matched, OpId, Properties, RecvMode, Selector,
-    SendMode, Transport, poll_of,
+    Completion, Dest, Groups, Matched, OpId, Properties, RecvMode, Selector, SendMode, Transport,
+    poll_of,
 };
-use crate::runtime::registry::Backend;
 use crate::runtime::types::reduction;
 use crate::sys::memory::buf::Scratch;
 use crate::sys::sync::lock::Mutex;
@@ -134,10 +133,6 @@ impl Transport for Wire {
     }
 }
 
-struct Nothing;
-
-impl BackendProbe for Nothing {}
-
 /// All ranks of a communicator, with the send and receive buffer of each rank.
 struct Ranks {
     job: DryRunJob,
@@ -156,14 +151,7 @@ impl Ranks {
                 .then(|| (0..job.ranks).map(|rank| rank / job.per_node).collect());
             let properties = Properties { nodes, ..Properties::new(rank, job.ranks, "counts") };
             let wire = Box::new(Wire { rank, properties, net: Arc::clone(&net) });
-            let backend = Arc::new(Backend::new(c"counts", 0, true, Box::new(Nothing)));
-            Comm::new(
-                Arc::new(SharedTransport::new(wire, backend, false)),
-                0,
-                None,
-                (rank, job.ranks),
-                u64::MAX,
-            )
+            in_process::comm_over(wire)
         };
         // Large data is not sent in blocks, so one block is enough.
         let blocks = if job.bytes > 16 << 10 { 1 } else { job.ranks as usize };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
+use crate::backend::in_process;
 use crate::from_c::blank;
 use crate::runtime::component::{self, Availability, BackendProbe, Transport};
 use crate::sys::sync::lock::Mutex;
@@ -34,10 +35,8 @@ impl BackendProbe for Can {
 }
 
 fn fabric() -> (Arc<Backend>, Fabric) {
-    let [_, threads] = crate::backend::inproc::backends();
-    let ranks =
-        threads.comm.as_ref().and_then(|comm| comm.open_ranks(3)).expect("ranks").expect("open");
-    (Arc::new(threads), ranks.into_iter().map(Some).collect())
+    let (threads, ranks) = in_process::threads(3);
+    (threads, ranks.into_iter().map(Some).collect())
 }
 
 fn within(timeout_ns: u64) -> dtl_comm_desc_t {

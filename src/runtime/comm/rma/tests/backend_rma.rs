@@ -8,16 +8,15 @@ use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::{
     DTL_DTYPE_FLOAT64, DTL_DTYPE_INT64, DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_SUM, dtl_dtype_t,
 };
+use crate::backend::in_process;
 use crate::error::fail;
 use crate::runtime::comm::rma::rma_ops::change;
 use crate::runtime::comm::rma::select::{OfferMemory, PathChoice, choose};
 use crate::runtime::comm::rma::{WindowOffer, rma_progress as serving};
-use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{
-    BackendProbe, Completion, Dest, Groups, Matched, Properties, RecvMode, Rma, Selector, SendMode,
+    Completion, Dest, Groups, Matched, Properties, RecvMode, Rma, Selector, SendMode,
     SharedOffer as Memory, Swap, Transport, WindowPart, poll_of,
 };
-use crate::runtime::registry::Backend;
 use crate::runtime::types::reduction;
 use std::collections::VecDeque;
 use std::task::Poll;
@@ -187,10 +186,6 @@ impl Rma for Loop {
     }
 }
 
-struct Nothing;
-
-impl BackendProbe for Nothing {}
-
 /// Creates a window over `memory` on a test transport with the window support `windows`. Returns
 /// the selected RMA path and the log of the calls to the window.
 fn make(
@@ -201,14 +196,7 @@ fn make(
     let (queue, receives) = (Mutex::default(), Mutex::default());
     let properties = Properties::new(0, 1, "loop");
     let transport = Box::new(Loop { queue, log: Arc::clone(&log), windows, properties, receives });
-    let backend = Arc::new(Backend::new(c"loop", 0, true, Box::new(Nothing)));
-    let comm = Arc::new(Comm::new(
-        Arc::new(SharedTransport::new(transport, backend, false)),
-        0,
-        None,
-        (0, 1),
-        u64::MAX,
-    ));
+    let comm = Arc::new(in_process::comm_over(transport));
     let had = OfferMemory::of(&comm, WindowOffer { memory, disp_unit: 1 }).unwrap();
     let [size, unit, place, check, windows, base] = had.words();
     let chosen = choose(&comm, had, &[[0, 1, size, unit, place, check, windows, base]]).unwrap();

@@ -4,13 +4,13 @@
 use super::*;
 use proptest::prelude::*;
 
-fn region<T>(data: &mut [T]) -> Region {
+pub(super) fn region<T>(data: &mut [T]) -> Region {
     // SAFETY: the slice outlives the fold that uses it.
     unsafe { Region::new(data.as_mut_ptr().cast(), size_of_val(data)) }
 }
 
 /// Returns the bytes of elements without the padding between and after their members.
-fn without_padding(dtype: dtl_dtype_t, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn without_padding(dtype: dtl_dtype_t, bytes: &[u8]) -> Vec<u8> {
     let (element, padding) = match dtype {
         DTL_DTYPE_FLOAT64_INT32 | DTL_DTYPE_INT64_INT32 => (16, 12..16),
         DTL_DTYPE_INT16_INT32 => (8, 2..4),
@@ -42,7 +42,7 @@ fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[
 
 /// Returns all pairs of dtype and operation; under Miri, a fifth of the pairs, in which every dtype
 /// and every operation occurs.
-fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
+pub(super) fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
     (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) {
         5
     } else {

@@ -1,38 +1,13 @@
 //! Tests that compare the updates of every dtype and operation with the kernels for private memory,
 //! and tests in which several threads update the same elements concurrently.
 
+use super::kernels_tests::{pairs, region, without_padding};
 use super::*;
 use proptest::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// Returns all pairs of dtype and operation; under Miri, a fifth of the pairs, in which every dtype
-/// and every operation occurs.
-fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
-    (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) {
-        5
-    } else {
-        1
-    })
-}
-
 #[repr(align(16))]
 struct Lines([u8; 256]);
-
-fn region(bytes: &mut [u8]) -> Region {
-    // SAFETY: the slice outlives the operation that uses it.
-    unsafe { Region::new(bytes.as_mut_ptr().cast(), bytes.len()) }
-}
-
-/// Returns the bytes of elements without the padding between and after their members.
-fn meaning(dtype: dtl_dtype_t, bytes: &[u8]) -> Vec<u8> {
-    let (element, padding) = match dtype {
-        DTL_DTYPE_FLOAT64_INT32 | DTL_DTYPE_INT64_INT32 => (16, 12..16),
-        DTL_DTYPE_INT16_INT32 => (8, 2..4),
-        _ => (1, 1..1),
-    };
-    let places = (0..element).cycle().zip(bytes);
-    places.filter(|(place, _)| !padding.contains(place)).map(|(_, byte)| *byte).collect()
-}
 
 #[test]
 fn the_pairs_are_those_of_reduce() {
@@ -105,14 +80,17 @@ proptest! {
                 update.apply_locked(whole, operand, region(&mut old));
             }
             prop_assert_eq!(&old, &left, "what was there");
-            prop_assert_eq!(meaning(dtype, &target.0), meaning(dtype, &expected), "dtype {}, op \
-                {}", dtype, op);
+            let [made, wanted] =
+                [&target.0[..], &expected[..]].map(|bytes| without_padding(dtype, bytes));
+            prop_assert_eq!(made, wanted, "dtype {}, op {}", dtype, op);
             // No old values are requested, and fewer than all elements are changed.
             target.0.copy_from_slice(&left);
             whole = whole.part(0, 32);
             if update.is_lock_free(whole) {
                 update.apply(whole, operand, Region::EMPTY);
-                prop_assert_eq!(meaning(dtype, &target.0[..32]), meaning(dtype, &expected[..32]));
+                let [made, wanted] =
+                    [&target.0[..32], &expected[..32]].map(|bytes| without_padding(dtype, bytes));
+                prop_assert_eq!(made, wanted);
                 prop_assert_eq!(&target.0[32..], &left[32..]);
             }
         }
