@@ -84,11 +84,6 @@ impl std::fmt::Debug for Addr {
     }
 }
 
-/// Minimum number of bytes for which the string instruction (`rep movsb`) is at least as fast as a
-/// loop of stores, whatever the distance between the two cores that access the memory.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-const STRING_FROM: usize = 4096;
-
 /// Range of bytes whose creator guarantees that they are valid during the operation that receives
 /// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,60 +170,6 @@ impl Region {
             // SAFETY: both regions' creators guarantee `len` bytes; copy allows overlap.
             unsafe { ptr::copy(source.addr.0.cast::<u8>(), self.addr.0.cast::<u8>(), len) }
         }
-    }
-
-    /// Copies bytes from `source`, up to the length of the shorter region. The regions must not
-    /// overlap. Meant for copies in which another core uses one of the two regions. For 4096 bytes
-    /// or more, the method uses the string instruction (`rep movsb`), which does not fetch the
-    /// cache lines that it overwrites. Those lines are in the other core's cache, and a loop of
-    /// stores would wait for each of them (copying 1 MiB between distant cores takes 34 us,
-    /// compared with 130 us for a loop of stores).
-    #[inline]
-    pub fn copy_across(self, source: Region) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if self.len.min(source.len) >= STRING_FROM && std::is_x86_feature_detected!("ermsb") {
-            let len = self.len.min(source.len);
-            // SAFETY: both regions' creators guarantee `len` bytes; Rust code has the direction
-            // flag clear.
-            unsafe {
-                std::arch::asm!(
-                    "rep movsb", inout("rcx") len => _, inout("rdi") self.addr.0 => _,
-                    inout("rsi") source.addr.0 => _,
-                    options(nostack, preserves_flags)
-                );
-            }
-            return;
-        }
-        self.copy_from(source);
-    }
-
-    /// Copies bytes from `source`, up to the length of the shorter region, with non-temporal
-    /// stores, which leave the bytes in no cache. The regions must not overlap. All stores of the
-    /// method are complete before any later store of this thread: the fence orders non-temporal
-    /// stores, which x86 does not order with others, before a store with Release.
-    pub fn copy_nt(self, source: Region) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if self.addr.get() % 16 == 0 && self.len.min(source.len) >= 64 {
-            let len = self.len.min(source.len);
-            let (head, rest) = (len & !63, len % 64);
-            // SAFETY: both regions' creators guarantee `head` bytes, which are at least one round
-            // of the loop; the stores are to multiples of 16.
-            unsafe {
-                std::arch::asm!(
-                    "2:",
-                    "movups {a}, [{from}]", "movups {b}, [{from} + 16]",
-                    "movups {c}, [{from} + 32]", "movups {d}, [{from} + 48]",
-                    "movntps [{into}], {a}", "movntps [{into} + 16], {b}",
-                    "movntps [{into} + 32], {c}", "movntps [{into} + 48], {d}",
-                    "add {from}, 64", "add {into}, 64", "sub {left}, 64", "jnz 2b", "sfence",
-                    a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
-                    from = inout(reg) source.addr.0 => _, into = inout(reg) self.addr.0 => _,
-                    left = inout(reg) head => _, options(nostack)
-                );
-            }
-            return self.part(head, rest).copy_from(source.part(head, rest));
-        }
-        self.copy_from(source);
     }
 
     /// Sets every byte of the region to `value`.
