@@ -44,27 +44,32 @@ impl Region {
     pub fn copy_across(self, source: Region) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.len().min(source.len()) >= STRING_FROM && std::is_x86_feature_detected!("ermsb") {
-            let len = self.len().min(source.len());
-            let distance = self.addr().get().wrapping_sub(source.addr().get()) % 4096;
-            if (1..STRING_DISTANCE).contains(&distance) {
-                let (head, rest) = (len & !63, len % 64);
-                // SAFETY: both regions' creators guarantee `head` bytes, which are at least one
-                // round of the loop.
-                unsafe { copy_lines!("movups", "", self, source, head) };
-                return self.part(head, rest).copy_from(source.part(head, rest));
-            }
-            // SAFETY: both regions' creators guarantee `len` bytes; Rust code has the direction
-            // flag clear.
-            unsafe {
-                std::arch::asm!(
-                    "rep movsb", inout("rcx") len => _, inout("rdi") self.addr().ptr() => _,
-                    inout("rsi") source.addr().ptr() => _,
-                    options(nostack, preserves_flags)
-                );
-            }
-            return;
+            return self.copy_string(source);
         }
         self.copy_from(source);
+    }
+
+    /// Not inline, so that the copies of short messages stay small.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[inline(never)]
+    fn copy_string(self, source: Region) {
+        let len = self.len().min(source.len());
+        let distance = self.addr().get().wrapping_sub(source.addr().get()) % 4096;
+        if (1..STRING_DISTANCE).contains(&distance) {
+            let (head, rest) = (len & !63, len % 64);
+            // SAFETY: both regions' creators guarantee `head` bytes, which are at least one round
+            // of the loop, because `len` is at least `STRING_FROM`.
+            unsafe { copy_lines!("movups", "", self, source, head) };
+            return self.part(head, rest).copy_from(source.part(head, rest));
+        }
+        // SAFETY: both regions' creators guarantee `len` bytes; Rust code has the direction flag
+        // clear.
+        unsafe {
+            std::arch::asm!(
+                "rep movsb", inout("rcx") len => _, inout("rdi") self.addr().ptr() => _,
+                inout("rsi") source.addr().ptr() => _, options(nostack, preserves_flags)
+            );
+        }
     }
 
     /// Copies bytes from `source`, up to the length of the shorter region, with non-temporal

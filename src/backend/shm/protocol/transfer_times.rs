@@ -58,7 +58,8 @@ const EXCHANGED: usize = 16 << 20;
 
 /// State of whether large messages travel in both directions between this rank and another one.
 /// Each rank numbers its large messages to the other one, and each message has the number of the
-/// last one that its sender had received before: a message is an answer if that is the latest one.
+/// last one that its sender had received before. If that is not the last one that this rank has
+/// sent, both were sent at the same time.
 #[derive(Default)]
 pub(crate) struct Exchange {
     is_on: bool,
@@ -203,8 +204,8 @@ impl TransferTimes {
         self.is_awaited = is_awaited;
         let first = self.first?;
         self.count += 1;
-        // The times of the first and the last message of a burst that overlaps with others say
-        // nothing about the number of bytes in between, unless there are many.
+        // A part of each transfer in progress at the begin or at the end is copied outside the time
+        // between them. Of many messages, that is a small part.
         let is_known = is_idle && first.is_idle && (self.count >= AVERAGED || !is_awaited);
         if !is_known && self.count < WINDOW {
             return None;
