@@ -126,7 +126,7 @@ impl CopyChoices {
     }
 
     /// Returns true if the large message `number` between two ranks, which has `len` bytes, is to
-    /// be timed: both ranks take a part in it. All messages of a trial are.
+    /// be timed. Both ranks evaluate it. All messages of a trial are timed.
     pub(crate) fn is_timed(self, len: usize, number: u16) -> bool {
         let is_tried = self.0 >> (SETTLED_BIT + class_of(len)) & 1 == 0;
         is_tried || (number / AVERAGED as u16).wrapping_mul(STEP) < u16::MAX / 3
@@ -231,7 +231,7 @@ impl Trial {
         if self.is_close {
             return Trial { ns: smoothed(self.ns, (ns, count)), ..next };
         }
-        // Of an average over many messages, the first ones are a small part.
+        // The first messages change an average over many only a little.
         if self.left > TRIAL && count / 2 < self.left - TRIAL {
             return Trial { left: left.max(TRIAL), ..next };
         }

@@ -9,7 +9,7 @@
 use super::copy_choice::CopyMethod;
 
 /// Number of messages over which the time of the messages of a burst is averaged, if no other one
-/// is in progress then. Of a burst whose messages overlap, all are averaged, up to `WINDOW`.
+/// is in progress then. If messages overlap, the average is over the burst, up to `WINDOW`.
 pub(super) const AVERAGED: u32 = 8;
 const WINDOW: u32 = 64;
 /// The time between two messages belongs to the second one if it is at most this many times the
@@ -205,7 +205,7 @@ impl TransferTimes {
         let first = self.first?;
         self.count += 1;
         // A part of each transfer in progress at the begin or at the end is copied outside the time
-        // between them. Of many messages, that is a small part.
+        // between them. With many messages, that part is small.
         let is_known = is_idle && first.is_idle && (self.count >= AVERAGED || !is_awaited);
         if !is_known && self.count < WINDOW {
             return None;

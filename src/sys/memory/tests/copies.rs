@@ -24,7 +24,7 @@ fn copies_of_all_distances_and_sizes_are_right() {
                     (part(&mut from, start, len), part(&mut into, to, len + 1));
                 // SAFETY: the slice outlives the copy and is not used in the meantime.
                 let read = unsafe { Region::new(source_part.as_mut_ptr().cast(), len) };
-                // SAFETY: as above.
+                // SAFETY: the slice outlives the copy and is not used in the meantime.
                 let write = unsafe { Region::new(around.as_mut_ptr().cast(), len) };
                 if is_nt {
                     write.copy_nt(read)
