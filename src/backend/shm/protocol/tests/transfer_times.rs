@@ -68,7 +68,7 @@ fn window(times: &mut TransferTimes, begun_ns: u64, ends: &[u64]) -> Vec<Option<
     ends.iter().map(|&now| end(times, Get, (begun_ns, now), false)).collect()
 }
 
-/// Nobody knows whether the first one follows another message.
+/// The first message gives no time, because it may follow another message.
 #[test]
 fn a_message_alone_takes_from_its_begin_to_its_end() {
     let mut times = TransferTimes::default();
