@@ -140,6 +140,7 @@ impl CopyChoices {
     }
 }
 
+/// Position of the bit of the first class that is set if no method is being tried.
 const SETTLED_BIT: usize = 4 * CLASSES;
 
 fn bit_of(class: usize, is_trial: bool) -> usize {

@@ -80,10 +80,8 @@ impl Engine {
         else {
             return true;
         };
-        if filling.is_some() {
-            return self.offer(dest, id, word, (data, CopyMethod::Cells), false);
-        }
-        if data.len() <= MAX_DATA && mode != SendMode::Synchronous {
+        let is_there = filling.is_none();
+        if is_there && data.len() <= MAX_DATA && mode != SendMode::Synchronous {
             let link = self.peers.link_mut(dest);
             let started = link.is_some_and(|link| link.push_eager(word, data, self.forced));
             if started {
@@ -91,8 +89,9 @@ impl Engine {
             }
             return started;
         }
-        let is_long = data.len() <= LONG && mode != SendMode::Synchronous;
-        let (method, is_timed) = self.method_to(dest, data.len());
+        let is_long = is_there && data.len() <= LONG && mode != SendMode::Synchronous;
+        let cells = (CopyMethod::Cells, false);
+        let (method, is_timed) = if is_there { self.method_to(dest, data.len()) } else { cells };
         let begun_ns = if is_timed { now_ns() } else { 0 };
         if is_long && method.uses_cells() && self.send_long(dest, word, data, (method, begun_ns)) {
             self.count_send(dest, data.len(), begun_ns);
@@ -100,7 +99,7 @@ impl Engine {
             self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             return true;
         }
-        let started = self.offer(dest, id, word, (data, method), true);
+        let started = self.offer(dest, id, word, (data, method), is_there);
         if started {
             self.count_send(dest, data.len(), begun_ns);
         }
