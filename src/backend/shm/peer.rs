@@ -7,7 +7,7 @@ use super::memory::ring::{Consumer, ORDINARY, Payload, Producer, RecordKind, Rin
 use super::memory::segment::{PeerState, Segment};
 use super::protocol::copy_choice::{CopyChoices, CopyMethod, CopyTimes};
 use super::protocol::rx::PipelineReceive;
-use super::protocol::transfer_times::{Exchange, TransferEnd, TransferTimes};
+use super::protocol::transfer_times::{Announced, Exchange, TransferEnd, TransferTimes};
 use crate::backend::p2p::SendQueue;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
@@ -215,11 +215,10 @@ impl Link {
         !(self.queue.is_empty() && self.streams.is_empty())
     }
 
-    /// Records that a large message from the peer arrives. The peer had received message `received`
-    /// from this rank when it sent it.
-    pub(super) fn arrive(&mut self, received: u16) {
+    /// Records that a large message from the peer arrives.
+    pub(super) fn arrive(&mut self, message: Announced) {
         let has_sends = !self.queue.starts.is_empty() || self.has_open_sends();
-        self.exchange.arrive(received, has_sends);
+        self.exchange.arrive(message, has_sends);
     }
 
     /// Returns the choices for messages from the peer or, if `is_send`, to it: those of the rank
@@ -255,8 +254,7 @@ impl Link {
         let choices = self.choices(true, is_lower);
         // The time counts for the next message from the peer if this rank measures the exchange.
         let is_own = self.exchange.is_on() && is_lower;
-        let next =
-            if is_own { self.exchange.arrived().wrapping_add(1) } else { self.exchange.next() };
+        let next = if is_own { self.exchange.next_arrival() } else { self.exchange.next() };
         (choices.method(len), choices.is_timed(len, next))
     }
 

@@ -30,11 +30,6 @@ pub(crate) const LONG: usize = FIRST * FRAGMENT;
 /// Maximum number of fragments copied per call to `stream_to`; incoming records are read in
 /// between.
 const FRAGMENTS: usize = 8;
-/// Position of the number of the copy method in an argument of a record, and of the 16 bits of the
-/// number of the last large message that the sender had received. The bits below are a size or a
-/// count.
-pub(crate) const METHOD_BIT: u32 = 48;
-pub(crate) const RECEIVED_BIT: u32 = 32;
 /// Position, in the argument of a record that has the size of a fragment, of the time in
 /// nanoseconds that the sender took to fill the first cell of a message.
 pub(crate) const FILLED_BIT: u32 = 32;
@@ -111,7 +106,7 @@ impl Engine {
         (data, method): (Region, CopyMethod),
         cells: impl Iterator<Item = u16>,
     ) {
-        let all = data.len() as u64 | self.received_from(dest) | (method as u64) << METHOD_BIT;
+        let all = self.announce(dest, data.len() as u32, method);
         for (index, cell) in cells.enumerate() {
             let bytes = data.part(index * FRAGMENT, FRAGMENT);
             self.fill(cell, bytes, method);
@@ -122,10 +117,9 @@ impl Engine {
         }
     }
 
-    /// Returns the number of the last large message that this rank has received from `dest`, at its
-    /// position in a record.
-    pub(super) fn received_from(&self, dest: usize) -> u64 {
-        self.peers.link(dest).map_or(0, |link| u64::from(link.exchange.received()) << RECEIVED_BIT)
+    /// Returns the word of the record of the next large message to `dest` (`Announced`).
+    pub(super) fn announce(&self, dest: usize, size: u32, method: CopyMethod) -> u64 {
+        self.peers.link(dest).map_or(0, |link| link.exchange.announce(size, method))
     }
 
     /// Sends fragments of large messages to `dest`; returns true if any was sent.
@@ -283,7 +277,7 @@ impl Engine {
     }
 
     /// Writes the record that announces a filled cell (shared buffer) with `len` bytes. `all` is
-    /// the size of the message, with `RECEIVED_BIT` and `METHOD_BIT`.
+    /// the word of the message (`Announced`).
     fn send_cell(
         &mut self,
         dest: usize,

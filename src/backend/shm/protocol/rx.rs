@@ -5,8 +5,8 @@ use super::engine::{
     Arrival, CmaProgress, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation,
     done, fitting, rank_of,
 };
-use super::pipeline::{FILLED_BIT, FRAGMENT, LONG, METHOD_BIT, RECEIVED_BIT, fragments_of};
-use super::transfer_times::TransferEnd;
+use super::pipeline::{FILLED_BIT, FRAGMENT, LONG, fragments_of};
+use super::transfer_times::{Announced, TransferEnd};
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::backend::p2p::P2pEngine;
 use crate::backend::shm::memory::cells::CellMemory;
@@ -170,9 +170,9 @@ impl Engine {
 
     fn accept_offer(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
-        let [size, send, address, early] = record.words;
-        let method = CopyMethod::of(early >> METHOD_BIT);
-        let early = (early as u32).min(fragments_of(LONG));
+        let [size, send, address, announced] = record.words;
+        let announced = Announced::of(announced);
+        let (method, early) = (announced.method, announced.size.min(fragments_of(LONG)));
         let offer = RndvOffer { size, send, address, early, claim: record.claim, method };
         let size = usize::try_from(size).unwrap_or(usize::MAX).min(early as usize * FRAGMENT);
         let is_wanted = self.matcher.is_wanted(from, record.key);
@@ -181,7 +181,7 @@ impl Engine {
             warn_of_memory(source);
             return false;
         }
-        self.arrive(source, record.words[3]);
+        self.arrive(source, announced);
         let into = if is_wanted {
             let id =
                 self.claim_offer(source, offer).then(|| self.matcher.take_posted(from, record.key));
@@ -245,8 +245,8 @@ impl Engine {
     fn accept_long(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
         let [.., len, all] = record.words;
-        let method = CopyMethod::of(all >> METHOD_BIT);
-        let size = (all as u32 as usize).min(LONG);
+        let announced = Announced::of(all);
+        let (method, size) = (announced.method, (announced.size as usize).min(LONG));
         let into = match self.matcher.take_posted(from, record.key) {
             Some(id) => Into::Posted(id),
             None => match Scratch::unwritten(size) {
@@ -257,7 +257,7 @@ impl Engine {
                 }
             },
         };
-        self.arrive(source, all);
+        self.arrive(source, announced);
         let readable = self.peers.get(source).is_some_and(|peer| peer.readable);
         let is_free = readable && self.forced.is_none() && matches!(into, Into::Posted(_));
         if let Some(link) = self.peers.link_mut(source) {
@@ -272,10 +272,9 @@ impl Engine {
         true
     }
 
-    /// Records that a large message from `source` arrives. `word` has `RECEIVED_BIT`.
-    fn arrive(&mut self, source: usize, word: u64) {
-        let received = (word >> RECEIVED_BIT) as u16;
-        self.peers.link_mut(source).into_iter().for_each(|link| link.arrive(received));
+    /// Records that a large message from `source` arrives.
+    fn arrive(&mut self, source: usize, message: Announced) {
+        self.peers.link_mut(source).into_iter().for_each(|link| link.arrive(message));
     }
 
     fn accept_more(&mut self, source: usize, record: &RingRecord) {

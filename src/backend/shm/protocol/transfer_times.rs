@@ -56,15 +56,58 @@ pub(crate) struct TransferTimes {
 /// taken to travel in both directions: a large window.
 const EXCHANGED: usize = 16 << 20;
 
+/// Number of bits of the number of a large message.
+const NUMBER_BITS: u32 = 14;
+/// Positions of the fields of `Announced` in a word of a record. `size` is in the bits below.
+const RECEIVED_BIT: u32 = 32;
+const NUMBER_BIT: u32 = RECEIVED_BIT + NUMBER_BITS;
+const METHOD_BIT: u32 = NUMBER_BIT + NUMBER_BITS;
+
+/// Word that a rank sends with a large message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Announced {
+    /// Number of bytes, or number of fragments that follow without a clear to send.
+    pub(crate) size: u32,
+    pub(crate) method: CopyMethod,
+    /// Number of the message among the large messages from its sender to its receiver.
+    number: u16,
+    /// Number of the last message from its receiver that its sender had received before.
+    received: u16,
+}
+
+impl Announced {
+    pub(crate) fn of(word: u64) -> Announced {
+        let number_at = |bit| (word >> bit) as u16 & number_of(u16::MAX);
+        Announced {
+            size: word as u32,
+            method: CopyMethod::of(word >> METHOD_BIT),
+            number: number_at(NUMBER_BIT),
+            received: number_at(RECEIVED_BIT),
+        }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.size)
+            | u64::from(self.received) << RECEIVED_BIT
+            | u64::from(self.number) << NUMBER_BIT
+            | (self.method as u64) << METHOD_BIT
+    }
+}
+
+/// Returns the number of the message that is the `count`th one: numbers wrap around.
+fn number_of(count: u16) -> u16 {
+    count % (1 << NUMBER_BITS)
+}
+
 /// State of whether large messages travel in both directions between this rank and another one.
-/// Each rank numbers its large messages to the other one, and each message has the number of the
-/// last one that its sender had received before. If that is not the last one that this rank has
-/// sent, both were sent at the same time.
+/// Each rank numbers its large messages to the other one. Each message has its number and that of
+/// the last message that its sender had received before. If that is not the last one that this rank
+/// has sent, both were sent at the same time.
 #[derive(Default)]
 pub(crate) struct Exchange {
     is_on: bool,
     /// Number of the last large message to the other rank, and of the last one that has arrived
-    /// from it (wrap around).
+    /// from it.
     sent: u16,
     arrived: u16,
     /// Value of `arrived` when the last transfer from the other rank ended.
@@ -85,7 +128,7 @@ impl Exchange {
 
     /// Returns the number of the next large message to the other rank.
     pub(crate) fn next(&self) -> u16 {
-        self.sent.wrapping_add(1)
+        number_of(self.sent + 1)
     }
 
     /// Returns the number of the last message that has arrived from the other rank.
@@ -93,16 +136,21 @@ impl Exchange {
         self.arrived
     }
 
-    /// Returns the number of the last message that this rank has received.
-    pub(crate) fn received(&self) -> u16 {
-        self.received
+    /// Returns the number of the next message from the other rank.
+    pub(crate) fn next_arrival(&self) -> u16 {
+        number_of(self.arrived + 1)
     }
 
-    /// Records that a large message from the other rank arrives. That rank had received message
-    /// `received` when it sent it. `has_sends` is true if messages to that rank are in progress.
-    pub(crate) fn arrive(&mut self, received: u16, has_sends: bool) {
-        self.arrived = self.arrived.wrapping_add(1);
-        self.is_on = has_sends || received != self.sent;
+    /// Returns the word that the next large message to the other rank has.
+    pub(crate) fn announce(&self, size: u32, method: CopyMethod) -> u64 {
+        Announced { size, method, number: self.next(), received: self.received }.word()
+    }
+
+    /// Records that a large message from the other rank arrives. `has_sends` is true if messages to
+    /// that rank are in progress.
+    pub(crate) fn arrive(&mut self, message: Announced, has_sends: bool) {
+        self.arrived = message.number;
+        self.is_on = has_sends || message.received != self.sent;
         self.bytes = 0;
     }
 

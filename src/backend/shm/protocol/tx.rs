@@ -3,7 +3,7 @@
 
 use super::copy_choice::CopyMethod;
 use super::engine::{ControlRecord, Engine, Receive, Send, SendStage, ShmOperation, done};
-use super::pipeline::{LONG, METHOD_BIT};
+use super::pipeline::LONG;
 use super::rx::explain_copies;
 use crate::abi::status::DTL_SUCCESS;
 use crate::backend::p2p::P2pEngine;
@@ -122,7 +122,7 @@ impl Engine {
         let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
         let address = if self.lends && is_there { data.addr().get() as u64 } else { 0 };
         let (cells, count) = self.cells_for_first(dest, if is_early { data.len() } else { 0 });
-        let early = count as u64 | self.received_from(dest) | (method as u64) << METHOD_BIT;
+        let early = self.announce(dest, count as u32, method);
         let words = [data.len() as u64, id.0, address, early];
         let started = self.push(dest, RecordKind::Offer, word, Payload::Offer(words, claim));
         if !started {
