@@ -7,7 +7,7 @@ use super::memory::ring::{Consumer, ORDINARY, Payload, Producer, RecordKind, Rin
 use super::memory::segment::{PeerState, Segment};
 use super::protocol::copy_choice::{CopyChoices, CopyMethod, CopyTimes};
 use super::protocol::rx::PipelineReceive;
-use super::protocol::transfer_times::{Announced, Exchange, TransferEnd, TransferTimes};
+use super::protocol::transfer_times::{Exchange, LargeHeader, TransferEnd, TransferTimes};
 use crate::backend::p2p::SendQueue;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
@@ -216,7 +216,7 @@ impl Link {
     }
 
     /// Records that a large message from the peer arrives.
-    pub(super) fn arrive(&mut self, message: Announced) {
+    pub(super) fn arrive(&mut self, message: LargeHeader) {
         let has_sends = !self.queue.starts.is_empty() || self.has_open_sends();
         self.exchange.arrive(message, has_sends);
     }

@@ -14,7 +14,7 @@ use crate::runtime::registry::{self, Backend};
 use crate::runtime::{explain, log};
 use crate::sys::handles::handle_table::OwningRef;
 use crate::sys::sync::AtomicUpdate;
-use crate::sys::sync::wait::{self, Backoff};
+use crate::sys::sync::wait::{Backoff, SpinLimit};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -64,7 +64,7 @@ pub(crate) struct SharedTransport {
     /// interface, without staging.
     is_direct: bool,
     /// Number of polls for which a waiting call spins before it first yields the processor.
-    spins: u32,
+    spins: SpinLimit,
     /// Number of contexts that this rank has assigned. The first rank of a new communicator assigns
     /// the context of the communicator.
     contexts: AtomicU32,
@@ -84,7 +84,7 @@ impl SharedTransport {
     ) -> Self {
         let transport: Arc<dyn Transport> = Arc::from(transport);
         let kind = crate::runtime::for_ever(&backend.name);
-        let spins = wait::spins(transport.properties().is_oversubscribed);
+        let spins = SpinLimit::new(transport.properties().is_oversubscribed);
         if transport.groups().native_collectives.is_some() {
             let text = format!("{}'s own, where it has them", kind.to_string_lossy());
             explain::chose("collectives", &text);
@@ -201,7 +201,7 @@ impl SharedTransport {
         if backoff.is_long() {
             log::deliver(1);
         }
-        backoff.pause_on(self.spins, rest);
+        backoff.pause_on(&self.spins, rest);
     }
 }
 

@@ -8,8 +8,9 @@
 //! counter directly avoids the fences and the conversion of a clock read. On all other systems this
 //! module reads the clock.
 
+use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Returns the time in nanoseconds since the first call to this function in this process.
@@ -162,6 +163,10 @@ const LONG_SPINS: u32 = 2_000;
 /// With four ranks on two processors, a broadcast followed by a barrier takes a sixth less time
 /// with 1 poll than with 12; a barrier alone takes equally long.
 const CROWDED_SPINS: u32 = 1;
+/// Time in nanoseconds that a yield takes if a thread runs meanwhile that soon waits itself. A
+/// yield takes half a microsecond if no other thread wants the processor, and milliseconds if one
+/// does that does not wait.
+const SHARED_NS: Range<u64> = 2_000..500_000;
 /// Number of polls, each followed by a yield, before the first sleep. A yield takes about half a
 /// microsecond.
 const YIELDS: u32 = 2_000;
@@ -190,13 +195,37 @@ impl Default for Backoff {
     }
 }
 
-/// Returns the number of polls during which a waiting thread spins before it yields. `is_crowded`
-/// is true if there are more waiting threads than processors, and `None` if that is unknown.
-pub fn spins(is_crowded: Option<bool>) -> u32 {
-    match is_crowded {
-        Some(true) => CROWDED_SPINS,
-        Some(false) => LONG_SPINS,
-        None => SPINS,
+/// Number of polls for which the waiting threads of a communicator spin before they yield. With a
+/// processor for each thread, it follows what the yields find: the system may run two threads on
+/// one processor for a while although another one is idle.
+pub struct SpinLimit {
+    polls: AtomicU32,
+    is_adapted: bool,
+}
+
+impl SpinLimit {
+    /// Creates the limit. `is_crowded` is true if there are more waiting threads than processors,
+    /// and `None` if that is unknown.
+    pub fn new(is_crowded: Option<bool>) -> SpinLimit {
+        let polls = match is_crowded {
+            Some(true) => CROWDED_SPINS,
+            Some(false) => LONG_SPINS,
+            None => SPINS,
+        };
+        SpinLimit { polls: AtomicU32::new(polls), is_adapted: is_crowded == Some(false) }
+    }
+
+    /// Calls `pause`, the first yield of a wait, and chooses the limit of later waits by the time
+    /// that it takes.
+    fn yield_with(&self, pause: impl FnOnce()) {
+        let begin_ns = now_ns();
+        pause();
+        let is_shared = SHARED_NS.contains(&now_ns().saturating_sub(begin_ns));
+        let polls = if is_shared { CROWDED_SPINS } else { LONG_SPINS };
+        // The number is only a hint: it guards no other memory.
+        if self.polls.load(Ordering::Relaxed) != polls {
+            self.polls.store(polls, Ordering::Relaxed);
+        }
     }
 }
 
@@ -239,14 +268,19 @@ impl Backoff {
     /// Pauses after an unsuccessful poll, if another thread can wake this one. The closure `rest`
     /// sleeps for at most the duration in its second argument. In its first argument, the closure
     /// stores the state of the event that the thread waits for. The next call to the closure does
-    /// not sleep if this state has changed. The closure returns false if it cannot sleep. For
-    /// `spins`, see the function [`spins`].
-    pub fn pause_on(&mut self, spins: u32, rest: impl FnOnce(&mut u64, Duration) -> bool) {
-        self.spins = spins;
+    /// not sleep if this state has changed. The closure returns false if it cannot sleep.
+    pub fn pause_on(&mut self, limit: &SpinLimit, rest: impl FnOnce(&mut u64, Duration) -> bool) {
+        if self.polls == 0 {
+            self.spins = limit.polls.load(Ordering::Relaxed);
+        }
+        let spins = self.spins;
         if self.polls < spins {
             self.polls += 1;
             std::hint::spin_loop();
             return;
+        }
+        if self.polls == spins && limit.is_adapted {
+            return limit.yield_with(|| self.pause());
         }
         let sleeps = self.polls.saturating_sub(spins + YIELDS).min(10);
         let limit = (Duration::from_micros(50) * (1 << sleeps)).min(LONGEST_REST);
@@ -330,3 +364,6 @@ impl FutexBackoff {
 #[cfg(test)]
 #[path = "tests/tsc.rs"]
 mod tsc_tests;
+#[cfg(test)]
+#[path = "tests/wait.rs"]
+mod wait_tests;

@@ -18,7 +18,11 @@ fn line(line: &Line) -> Value {
         .into_iter()
         .map(|(regime, summaries)| {
             let names = line.sides.iter().map(|side| side.0.clone());
-            let sides: Map<String, Value> = names.zip(summaries.iter().map(summary)).collect();
+            let values = (0..).zip(&summaries).map(|(side, of)| {
+                let ratio = if side > 0 { line.ratio(side, regime) } else { None };
+                summary(of, ratio)
+            });
+            let sides: Map<String, Value> = names.zip(values).collect();
             (regime.name().to_owned(), Value::Object(sides))
         })
         .collect();
@@ -36,8 +40,12 @@ fn line(line: &Line) -> Value {
     })
 }
 
-fn summary(summary: &Summary) -> Value {
+/// Converts the statistics of an implementation. `ratio` is the library's time divided by its time,
+/// and the number of rounds of which that is the median.
+fn summary(summary: &Summary, ratio: Option<(f64, usize)>) -> Value {
     json!({
+        "time_ratio": ratio.map(|ratio| ratio.0),
+        "rounds": ratio.map(|ratio| ratio.1),
         "count": summary.count,
         "best_ns": summary.best,
         "p10_ns": summary.p10,

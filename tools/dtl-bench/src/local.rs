@@ -74,13 +74,13 @@ pub(crate) fn measure(
     let mut all: Vec<_> =
         cases.iter().map(|case| vec![Samples::default(); case.sides.len()]).collect();
     let mut progress = Progress::new(cases.len() * common.rounds as usize);
-    for _ in 0..common.rounds {
+    for round in 0..common.rounds {
         for (case, samples) in cases.iter_mut().zip(&mut all) {
             progress.next(case.test);
             let sides = case.sides.len();
             let mut turns = Turns { case, helper: helper.as_mut() };
             let found = measure::in_turn(&mut turns, sides, common.budget())?;
-            samples.iter_mut().zip(found).for_each(|(samples, found)| samples.append(found));
+            samples.iter_mut().zip(found).for_each(|(samples, found)| samples.append(round, found));
         }
     }
     let line = |(case, samples): (Case, Vec<Samples>)| Line {

@@ -42,10 +42,22 @@ impl Regime {
     }
 }
 
-/// Samples of one implementation in one row of the table: for each batch, the regime and the time
-/// in nanoseconds per operation.
+/// Samples of one implementation in one row of the table.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Samples(Vec<(Regime, f64)>);
+pub(crate) struct Samples(Vec<Sample>);
+
+/// Result of a batch.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    /// Number of the pass over the rows of the table.
+    round: u32,
+    regime: Regime,
+    /// Nanoseconds per operation.
+    ns: f64,
+}
+
+/// Minimum number of samples of each implementation in a round for a ratio of that round.
+const FEW: usize = 5;
 
 /// Statistics of the samples of a regime (class of the distance between the processors), in
 /// nanoseconds per operation.
@@ -60,18 +72,41 @@ pub(crate) struct Summary {
 
 impl Samples {
     pub(crate) fn push(&mut self, regime: Regime, nanoseconds: f64) {
-        self.0.push((regime, nanoseconds));
+        self.0.push(Sample { round: 0, regime, ns: nanoseconds });
     }
 
-    pub(crate) fn append(&mut self, mut other: Samples) {
-        self.0.append(&mut other.0);
+    /// Adds the samples of round `round`.
+    pub(crate) fn append(&mut self, round: u32, other: Samples) {
+        self.0.extend(other.0.into_iter().map(|sample| Sample { round, ..sample }));
     }
 
     /// Returns the statistics of the samples that belong to one [`Regime`]; `None` if there are
     /// none.
     pub(crate) fn summary(&self, regime: Regime) -> Option<Summary> {
-        let mut values: Vec<f64> =
-            self.0.iter().filter(|sample| sample.0 == regime).map(|sample| sample.1).collect();
+        self.summary_of(|sample| sample.regime == regime)
+    }
+
+    /// Returns the median, over all rounds, of the time of these samples divided by that of `other`
+    /// in a regime, and the number of rounds. Only rounds with enough samples of both count, or all
+    /// samples together if there is no such round. Load that lasts for a round slows both down, so
+    /// it hardly changes the median.
+    pub(crate) fn ratio(&self, other: &Samples, regime: Regime) -> Option<(f64, usize)> {
+        let rounds = 0..=self.0.last()?.round;
+        let of_round = |round| {
+            let is_it = |sample: &Sample| sample.regime == regime && sample.round == round;
+            let both = (self.summary_of(is_it)?, other.summary_of(is_it)?);
+            (both.0.count.min(both.1.count) >= FEW).then(|| both.0.p10 / both.1.p10)
+        };
+        let mut ratios: Vec<f64> = rounds.filter_map(of_round).collect();
+        ratios.sort_by(f64::total_cmp);
+        let together = || Some(self.summary(regime)?.p10 / other.summary(regime)?.p10);
+        let ratio = ratios.get(ratios.len() / 2).copied().or_else(together)?;
+        Some((ratio, ratios.len()))
+    }
+
+    fn summary_of(&self, is_counted: impl Fn(&Sample) -> bool) -> Option<Summary> {
+        let counted = self.0.iter().filter(|sample| is_counted(sample));
+        let mut values: Vec<f64> = counted.map(|sample| sample.ns).collect();
         values.sort_by(f64::total_cmp);
         let at = |tenths: usize| values.get(values.len() * tenths / 10).copied();
         Some(Summary { count: values.len(), best: at(0)?, p10: at(1)?, median: at(5)? })

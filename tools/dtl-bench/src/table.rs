@@ -41,6 +41,11 @@ impl Unit {
         }
     }
 
+    /// Converts a ratio of times to a ratio of values.
+    pub(crate) fn ratio(self, of_times: f64) -> f64 {
+        if self.grows() { 1.0 / of_times } else { of_times }
+    }
+
     /// Returns true if larger values are better.
     pub(crate) fn grows(self) -> bool {
         matches!(self, Unit::Bandwidth(_) | Unit::Rate)
@@ -86,6 +91,12 @@ impl Line {
         let most = found.iter().map(count).max().unwrap_or(0);
         found.retain(|one| count(one) >= FEW.min(most));
         found
+    }
+
+    /// Returns the library's time divided by that of the implementation `side`, and the number of
+    /// rounds of which it is the median.
+    pub(crate) fn ratio(&self, side: usize, regime: Regime) -> Option<(f64, usize)> {
+        self.sides[0].1.ratio(&self.sides[side].1, regime)
     }
 }
 
@@ -151,8 +162,9 @@ fn row(line: &Line, regime: Regime, sides: &[Summary]) -> String {
     for value in [own.p10, own.best, own.median] {
         text += &format!("{:>10}", digits(of(value)));
     }
-    for peer in peers {
-        text += &format!("{:>14}{:>8.2}", digits(of(peer.p10)), of(own.p10) / of(peer.p10));
+    for (side, peer) in (1..).zip(peers) {
+        let ratio = line.ratio(side, regime).map_or(f64::NAN, |ratio| line.unit.ratio(ratio.0));
+        text += &format!("{:>14}{ratio:>8.2}", digits(of(peer.p10)));
     }
     text
 }

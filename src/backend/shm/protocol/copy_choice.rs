@@ -79,12 +79,18 @@ const CLASSES: usize = LARGE + 3;
 const TRIAL: u32 = AVERAGED;
 /// Number of further messages of a trial whose method is about as fast as the fastest one.
 const CLOSE_TRIAL: u32 = 32;
-/// A trial ends after this many messages in a row that do not shorten its time by an eighth, or
-/// that take more than twice the time of the fastest method.
+/// A trial ends after this many messages in a row that do not shorten its time by an eighth.
 const MISSES: u32 = 2;
-/// Outside trials, a third of the messages is timed, as many in succession as the time of a message
-/// of a burst is an average over. Multiples of `STEP`, the golden ratio in 16 bits, are spread
-/// evenly and have no short period, so each message of a regular sequence is timed now and then.
+/// A first trial ends after this many messages that take more than twice the time of the fastest
+/// method. A later trial ends after one, and so does the first trial of a size class in which each
+/// message uses all cells: a disturbance is rare there or is averaged out.
+const SLOW: u32 = 2;
+/// Outside trials, one of this many messages is timed: of up to 128 KiB, for which the clock takes
+/// a noticeable time, and of more.
+const TIMED: (u16, u16) = (8, 3);
+/// As many messages in succession are timed as the time of a message of a burst is an average over.
+/// Multiples of this number, the golden ratio in 16 bits, are spread evenly and have no short
+/// period, so each message of a regular sequence is timed now and then.
 const STEP: u16 = 40503;
 /// One of this many records is measured if it is an eager message. The number is prime, so that the
 /// messages of a regular sequence are measured in turn.
@@ -94,6 +100,9 @@ const RETRY: (u64, u64) = (128, 1 << 15);
 /// Number of messages between two trials of a method for each message time that a trial has cost,
 /// so that the trials of a method take about half a percent of the time.
 const RETRY_COST: u64 = 200;
+/// The next trial is due this many times earlier if the time of the fastest method has changed by
+/// more than a quarter: the messages travel in another way, or a rank has moved.
+const HASTE: u64 = 4;
 
 /// Returns the size class of a message of `len` bytes.
 fn class_of(len: usize) -> usize {
@@ -129,7 +138,8 @@ impl CopyChoices {
     /// be timed. Both ranks evaluate it. All messages of a trial are timed.
     pub(crate) fn is_timed(self, len: usize, number: u16) -> bool {
         let is_tried = self.0 >> (SETTLED_BIT + class_of(len)) & 1 == 0;
-        is_tried || (number / AVERAGED as u16).wrapping_mul(STEP) < u16::MAX / 3
+        let part = if len < 128 << 10 { TIMED.0 } else { TIMED.1 };
+        is_tried || (number / AVERAGED as u16).wrapping_mul(STEP) < u16::MAX / part
     }
 
     fn set(&mut self, class: usize, best: CopyMethod, tried: Option<CopyMethod>) {
@@ -142,6 +152,12 @@ impl CopyChoices {
 
 /// Position of the bit of the first class that is set if no method is being tried.
 const SETTLED_BIT: usize = 4 * CLASSES;
+
+/// Returns the logarithm of the number by which numbers of messages are divided for a size class:
+/// 1, 2 and 4 for messages of up to 2 MiB, of up to 4 MiB, and larger ones.
+fn scale_of(class: usize) -> usize {
+    if class < LARGE { class.saturating_sub(LARGE - 3) } else { 0 }
+}
 
 fn bit_of(class: usize, is_trial: bool) -> usize {
     4 * class + if is_trial { 2 } else { 0 }
@@ -174,12 +190,16 @@ impl SharedTimes {
 }
 
 /// Measured times of the messages of a size class.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct ClassTimes {
     messages: u64,
+    /// Minimum number of messages between two trials of a method.
+    retry: u64,
     /// Measured times, by method.
     times: [MethodTime; METHODS.len()],
     trial: Option<Trial>,
+    /// Time of the fastest method when it last differed from the one before by more than a quarter.
+    expected_ns: u64,
     /// Choice that `CopyTimes::new_choice` has returned last.
     reported: Option<CopyMethod>,
 }
@@ -192,6 +212,8 @@ struct MethodTime {
     /// Value of `ClassTimes::messages` from which the method is tried again; `NEVER` if the method
     /// cannot copy messages of the class.
     retry_at: u64,
+    /// Smallest value to which a change of the fastest time reduces `retry_at`.
+    early_at: u64,
 }
 
 /// Messages in succession that use another method than the fastest one, to measure it. The trial
@@ -208,25 +230,47 @@ struct Trial {
     used: u32,
     /// Shortest time of a message of the trial, for 1 MiB; in a close trial, the smoothed time.
     ns: u64,
+    /// True if the method has no time yet.
+    is_first: bool,
     misses: u32,
+    /// Number of further messages that take more than twice the best time and do not end the trial.
+    slow: u32,
     /// True if the first messages were about as fast as the fastest method.
     is_close: bool,
+    /// Number of further messages if so.
+    close: u32,
 }
 
 const UNKNOWN: u64 = u64::MAX;
 const NEVER: u64 = u64::MAX;
 
+impl MethodTime {
+    fn new(ns: u64, retry_at: u64, early_at: u64) -> MethodTime {
+        MethodTime { ns, retry_at, early_at }
+    }
+}
+
+impl Default for MethodTime {
+    fn default() -> MethodTime {
+        MethodTime::new(UNKNOWN, 0, 0)
+    }
+}
+
 impl Trial {
-    /// Creates the trial of a method for messages of the size class `class`.
-    fn new(method: CopyMethod, class: usize) -> Trial {
+    /// Creates the trial of a method for messages of the size class `class`. `is_first` is true if
+    /// the method has no time yet.
+    fn new(method: CopyMethod, class: usize, is_first: bool) -> Trial {
         // The messages that use each cell for the first time.
-        let warm_up = if method.uses_cells() { u32::from(CELLS) >> class } else { 0 };
-        Trial { method, left: warm_up + TRIAL, used: 0, ns: UNKNOWN, misses: 0, is_close: false }
+        let around = u32::from(CELLS) >> class;
+        let left = TRIAL + if method.uses_cells() { around } else { 0 };
+        let slow = if is_first && around > 1 { SLOW - 1 } else { 0 };
+        let (ns, close) = (UNKNOWN, CLOSE_TRIAL >> scale_of(class));
+        Trial { method, left, used: 0, ns, is_first, misses: 0, slow, is_close: false, close }
     }
 
     /// Adds `count` messages that took `ns` nanoseconds each for 1 MiB. `best` is the time of the
-    /// fastest method. `is_first` is true if the method has no time yet.
-    fn add(self, (ns, count): (u64, u32), best: u64, is_first: bool) -> Trial {
+    /// fastest method.
+    fn add(self, (ns, count): (u64, u32), best: u64) -> Trial {
         let left = self.left.saturating_sub(count);
         let next = Trial { left, used: self.used + count, ..self };
         if self.is_close {
@@ -236,14 +280,20 @@ impl Trial {
         if self.left > TRIAL && count / 2 < self.left - TRIAL {
             return Trial { left: left.max(TRIAL), ..next };
         }
-        let is_miss = ns > self.ns - self.ns / 8 || ns / 2 > best;
-        let misses = if is_miss { self.misses + 1 } else { 0 };
-        let next = Trial { ns: ns.min(self.ns), misses, ..next };
-        if misses < MISSES && next.left > 0 {
+        let is_slow = ns / 2 > best;
+        if is_slow && self.slow == 0 {
+            return Trial { left: 0, ns: ns.min(self.ns), ..next };
+        }
+        let slow = self.slow - u32::from(is_slow);
+        let misses = if ns > self.ns - self.ns / 8 { self.misses + 1 } else { 0 };
+        // One time alone, of a window, may be that of a disturbance.
+        let left = if self.ns == UNKNOWN && !self.is_first { left.max(1) } else { left };
+        let next = Trial { left, ns: ns.min(self.ns), misses, slow, ..next };
+        if misses < MISSES && left > 0 {
             return next;
         }
-        if !is_first && (best / 4 * 3..best / 8 * 9).contains(&next.ns) {
-            let left = CLOSE_TRIAL.max(4 * count);
+        if !self.is_first && (best / 4 * 3..best / 8 * 9).contains(&next.ns) {
+            let left = self.close.max(4 * count);
             return Trial { left, ns: UNKNOWN, is_close: true, ..next };
         }
         Trial { left: 0, ..next }
@@ -265,11 +315,10 @@ fn smoothed(known: u64, (ns, count): (u64, u32)) -> u64 {
 impl CopyTimes {
     /// Creates the times of a pair of ranks that shares its times in the memory `shared`.
     pub(crate) fn new(shared: Option<Span>) -> CopyTimes {
-        let time = MethodTime { ns: UNKNOWN, retry_at: 0 };
-        let times = [time; METHODS.len()];
-        let mut classes = [ClassTimes { messages: 0, times, trial: None, reported: None }; CLASSES];
+        let mut classes = [ClassTimes { retry: RETRY.0, ..ClassTimes::default() }; CLASSES];
+        (0..).zip(&mut classes).for_each(|(class, times)| times.retry >>= scale_of(class));
         for class in classes.iter_mut().skip(LARGE) {
-            let never = MethodTime { retry_at: NEVER, ..time };
+            let never = MethodTime::new(UNKNOWN, NEVER, NEVER);
             let others = METHODS.into_iter().filter(|method| !method.uses_cells());
             others.for_each(|method| class.set(method, never));
         }
@@ -284,7 +333,7 @@ impl CopyTimes {
     fn count(&mut self, index: usize, count: u64) {
         let Some(class) = self.classes.get_mut(index) else { return };
         if class.messages == 0 && !class.adopt(self.shared.of(index)) {
-            class.trial = Some(Trial::new(Cells, index));
+            class.trial = Some(Trial::new(Cells, index, true));
         }
         class.messages += count;
     }
@@ -346,7 +395,7 @@ impl CopyTimes {
         self.update(class_of(len), |class| {
             class.trial = class.trial.filter(|trial| trial.method != method);
             let retry_at = class.messages + RETRY.1;
-            class.set(method, MethodTime { ns: UNKNOWN, retry_at });
+            class.set(method, MethodTime::new(UNKNOWN, retry_at, retry_at));
         })
     }
 
@@ -387,7 +436,10 @@ impl CopyTimes {
         change(class);
         let (best, ns) = class.best();
         let is_much_faster = ns < class.time(before).ns / 4 * 3;
-        class.trial = class.trial.or_else(|| class.due().map(|due| Trial::new(due, index)));
+        class.trial = class.trial.or_else(|| {
+            let due = class.due()?;
+            Some(Trial::new(due, index, class.time(due).ns == UNKNOWN))
+        });
         self.choices.set(index, best, class.trial.map(|trial| trial.method));
         if is_much_faster {
             let others = (0..).zip(&mut self.classes).filter(|&(other, _)| other != index);
@@ -406,14 +458,13 @@ impl ClassTimes {
     /// all are 0.
     fn adopt(&mut self, known: [u64; METHODS.len()]) -> bool {
         for (time, ns) in self.times.iter_mut().zip(known).filter(|&(_, ns)| ns > 0) {
-            *time = MethodTime { ns, retry_at: RETRY.0 };
+            *time = MethodTime::new(ns, self.retry, self.retry);
         }
         known.iter().any(|&ns| ns > 0)
     }
 
     fn time(&self, method: CopyMethod) -> MethodTime {
-        let unknown = MethodTime { ns: UNKNOWN, retry_at: 0 };
-        self.times.get(method as usize).copied().unwrap_or(unknown)
+        self.times.get(method as usize).copied().unwrap_or_default()
     }
 
     fn set(&mut self, method: CopyMethod, time: MethodTime) {
@@ -451,21 +502,28 @@ impl ClassTimes {
         let best = self.best().1;
         let known = self.time(method);
         let retry_at = known.retry_at.max(self.messages);
-        let Some(trial) = self.trial.filter(|trial| trial.method == method) else {
-            let ns = smoothed(known.ns, (ns, count));
-            return self.set(method, MethodTime { ns, retry_at });
-        };
-        let trial = trial.add((ns, count), best, known.ns == UNKNOWN);
-        self.trial = (trial.left > 0).then_some(trial);
-        if trial.left > 0 {
-            return self.set(method, MethodTime { retry_at, ..known });
+        if let Some(trial) = self.trial.filter(|trial| trial.method == method) {
+            let trial = trial.add((ns, count), best);
+            self.trial = (trial.left > 0).then_some(trial);
+            if trial.left > 0 {
+                return self.set(method, MethodTime { retry_at, ..known });
+            }
+            // The time of the trial replaces the recorded one. What the trial has cost postpones
+            // the next one.
+            let lost = trial.ns.saturating_sub(best).saturating_mul(u64::from(trial.used));
+            let cost = (lost.saturating_mul(RETRY_COST) / best.max(1)).clamp(self.retry, RETRY.1);
+            let early_at = self.messages + (cost / HASTE).max(self.retry);
+            self.set(method, MethodTime::new(trial.ns, self.messages + cost, early_at));
+        } else {
+            self.set(method, MethodTime { ns: smoothed(known.ns, (ns, count)), retry_at, ..known });
         }
-        // The time of the trial replaces the recorded one. What the trial has cost postpones the
-        // next one.
-        let lost = trial.ns.saturating_sub(best).saturating_mul(u64::from(trial.used));
-        let cost = lost.saturating_mul(RETRY_COST) / best.max(1);
-        let retry_at = self.messages + cost.clamp(RETRY.0, RETRY.1);
-        self.set(method, MethodTime { ns: trial.ns, retry_at });
+        let best = self.best().1;
+        if best.abs_diff(self.expected_ns) > self.expected_ns / 4 {
+            self.expected_ns = best;
+            for time in &mut self.times {
+                time.retry_at = time.retry_at.min(time.early_at.max(self.messages));
+            }
+        }
     }
 }
 

@@ -117,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Returns the word of the record of the next large message to `dest` (`Announced`).
+    /// Returns the word of the record of the next large message to `dest` (`LargeHeader`).
     pub(super) fn announce(&self, dest: usize, size: u32, method: CopyMethod) -> u64 {
         self.peers.link(dest).map_or(0, |link| link.exchange.announce(size, method))
     }
@@ -277,7 +277,7 @@ impl Engine {
     }
 
     /// Writes the record that announces a filled cell (shared buffer) with `len` bytes. `all` is
-    /// the word of the message (`Announced`).
+    /// the word of the message (`LargeHeader`).
     fn send_cell(
         &mut self,
         dest: usize,

@@ -6,7 +6,7 @@ use super::engine::{
     done, fitting, rank_of,
 };
 use super::pipeline::{FILLED_BIT, FRAGMENT, LONG, fragments_of};
-use super::transfer_times::{Announced, TransferEnd};
+use super::transfer_times::{LargeHeader, TransferEnd};
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::backend::p2p::P2pEngine;
 use crate::backend::shm::memory::cells::CellMemory;
@@ -96,8 +96,10 @@ impl Engine {
                             consumer.will_read();
                         }
                     }
-                    let len = if record.kind == RecordKind::Written { record.words[0] } else { 0 };
-                    count = most.min(count + (fragments_of(len as usize) as usize).max(1));
+                    count += 1;
+                    if record.kind == RecordKind::Written {
+                        count = most.min(count + fragments_of(record.words[0] as usize) as usize);
+                    }
                     count += self.read_short(source, most - count);
                 }
                 Ok(None) => break,
@@ -170,9 +172,9 @@ impl Engine {
 
     fn accept_offer(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
-        let [size, send, address, announced] = record.words;
-        let announced = Announced::of(announced);
-        let (method, early) = (announced.method, announced.size.min(fragments_of(LONG)));
+        let [size, send, address, word] = record.words;
+        let header = LargeHeader::of(word);
+        let (method, early) = (header.method, header.size.min(fragments_of(LONG)));
         let offer = RndvOffer { size, send, address, early, claim: record.claim, method };
         let size = usize::try_from(size).unwrap_or(usize::MAX).min(early as usize * FRAGMENT);
         let is_wanted = self.matcher.is_wanted(from, record.key);
@@ -181,7 +183,7 @@ impl Engine {
             warn_of_memory(source);
             return false;
         }
-        self.arrive(source, announced);
+        self.arrive(source, header);
         let into = if is_wanted {
             let id =
                 self.claim_offer(source, offer).then(|| self.matcher.take_posted(from, record.key));
@@ -245,8 +247,8 @@ impl Engine {
     fn accept_long(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
         let [.., len, all] = record.words;
-        let announced = Announced::of(all);
-        let (method, size) = (announced.method, (announced.size as usize).min(LONG));
+        let header = LargeHeader::of(all);
+        let (method, size) = (header.method, (header.size as usize).min(LONG));
         let into = match self.matcher.take_posted(from, record.key) {
             Some(id) => Into::Posted(id),
             None => match Scratch::unwritten(size) {
@@ -257,7 +259,7 @@ impl Engine {
                 }
             },
         };
-        self.arrive(source, announced);
+        self.arrive(source, header);
         let readable = self.peers.get(source).is_some_and(|peer| peer.readable);
         let is_free = readable && self.forced.is_none() && matches!(into, Into::Posted(_));
         if let Some(link) = self.peers.link_mut(source) {
@@ -273,7 +275,7 @@ impl Engine {
     }
 
     /// Records that a large message from `source` arrives.
-    fn arrive(&mut self, source: usize, message: Announced) {
+    fn arrive(&mut self, source: usize, message: LargeHeader) {
         self.peers.link_mut(source).into_iter().for_each(|link| link.arrive(message));
     }
 

@@ -58,14 +58,14 @@ const EXCHANGED: usize = 16 << 20;
 
 /// Number of bits of the number of a large message.
 const NUMBER_BITS: u32 = 14;
-/// Positions of the fields of `Announced` in a word of a record. `size` is in the bits below.
+/// Positions of the fields of `LargeHeader` in a word of a record. `size` is in the bits below.
 const RECEIVED_BIT: u32 = 32;
 const NUMBER_BIT: u32 = RECEIVED_BIT + NUMBER_BITS;
 const METHOD_BIT: u32 = NUMBER_BIT + NUMBER_BITS;
 
 /// Word that a rank sends with a large message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Announced {
+pub(crate) struct LargeHeader {
     /// Number of bytes, or number of fragments that follow without a clear to send.
     pub(crate) size: u32,
     pub(crate) method: CopyMethod,
@@ -75,10 +75,10 @@ pub(crate) struct Announced {
     received: u16,
 }
 
-impl Announced {
-    pub(crate) fn of(word: u64) -> Announced {
+impl LargeHeader {
+    pub(crate) fn of(word: u64) -> LargeHeader {
         let number_at = |bit| (word >> bit) as u16 & number_of(u16::MAX);
-        Announced {
+        LargeHeader {
             size: word as u32,
             method: CopyMethod::of(word >> METHOD_BIT),
             number: number_at(NUMBER_BIT),
@@ -143,12 +143,12 @@ impl Exchange {
 
     /// Returns the word that the next large message to the other rank has.
     pub(crate) fn announce(&self, size: u32, method: CopyMethod) -> u64 {
-        Announced { size, method, number: self.next(), received: self.received }.word()
+        LargeHeader { size, method, number: self.next(), received: self.received }.word()
     }
 
     /// Records that a large message from the other rank arrives. `has_sends` is true if messages to
     /// that rank are in progress.
-    pub(crate) fn arrive(&mut self, message: Announced, has_sends: bool) {
+    pub(crate) fn arrive(&mut self, message: LargeHeader, has_sends: bool) {
         self.arrived = message.number;
         self.is_on = has_sends || message.received != self.sent;
         self.bytes = 0;

@@ -107,7 +107,7 @@ impl Rank<'_> {
                     self.verify()?;
                 }
                 let found = measure::in_turn(self, names.len(), wanted.common.budget())?;
-                sides.iter_mut().zip(found).for_each(|(side, found)| side.append(found));
+                sides.iter_mut().zip(found).for_each(|(side, found)| side.append(round, found));
             }
         }
         let line = |(row, sides): (&Row, Vec<Samples>)| Line {
@@ -173,8 +173,8 @@ impl Bench for Rank<'_> {
         if row.test.is_of_two() {
             return Ok(took);
         }
-        // Ranks leave a collective at different times: the mean.
-        Ok(self.ours.sum(took)? / f64::from(self.place.ranks))
+        // A collective is over when the last rank leaves it.
+        self.ours.largest(took)
     }
 
     fn distance(&mut self) -> Option<f64> {

@@ -70,12 +70,12 @@ impl Ours {
         forced.into_iter().collect()
     }
 
-    /// Returns, on rank 0, the sum of `mine` over all ranks.
-    pub(crate) fn sum(&self, mine: f64) -> Outcome<f64> {
-        let mut sum = 0.0_f64;
-        let (from, into) = ((&raw const mine).cast(), (&raw mut sum).cast());
-        call!(dtl_comm_reduce(self.comm, from, into, 1, DTL_DTYPE_FLOAT64, DTL_OP_SUM, 0))?;
-        Ok(sum)
+    /// Returns, on rank 0, the largest value of `mine` on all ranks.
+    pub(crate) fn largest(&self, mine: f64) -> Outcome<f64> {
+        let mut largest = 0.0_f64;
+        let (from, into) = ((&raw const mine).cast(), (&raw mut largest).cast());
+        call!(dtl_comm_reduce(self.comm, from, into, 1, DTL_DTYPE_FLOAT64, DTL_OP_MAX, 0))?;
+        Ok(largest)
     }
 
     /// Broadcasts the root's `words` to all ranks. Returns the received words.

@@ -113,13 +113,12 @@ impl Row {
     }
 
     /// Returns the number of repetitions in a batch. With this number, the batch is short, but long
-    /// compared to the clock's resolution.
+    /// compared to the clock's resolution and to the untimed repetition before it.
     pub(crate) fn repeats(self) -> usize {
-        let few = if self.test.is_of_two() { 50 } else { 20 };
         match self.bytes {
-            0..=1024 => few,
-            1025..=8192 => 20,
-            8193..=65536 => 5,
+            0..=1024 if self.test.is_of_two() => 50,
+            0..=65_536 => 20,
+            65_537..=1_048_576 => 8,
             _ => 1,
         }
     }

@@ -19,10 +19,11 @@ const METHOD: &str = "\
   and only batches of the same class are compared. *near* is a round trip below 200 ns, *far* above
   300 ns; virtual machines move between them every few seconds. *any*: the distance was not
   measured.
+- With several rounds (passes over the rows), a ratio is the median of the ratios of the rounds.
 - Each rank is pinned to a processor.
 - *latency* is half of a round trip. *bandwidth* is a window of messages (64 up to 64 KiB, 8 up to
   1 MiB, 2 above), until the receiver confirms the last one.
-- A collective begins after a barrier. Its time is the mean of all ranks. With more ranks than
+- A collective begins after a barrier and ends when the last rank returns. With more ranks than
   processors, 20 calls in a row are timed, until the last rank returns; the time of one call then
   includes context switches.
 - *pair* is an allocation and its free; *pool*, the same from a pool. *held* is 64 blocks allocated,
@@ -250,8 +251,9 @@ fn table(runs: &[&Run], regime: Regime) -> String {
         }
         if has_prototype {
             let pairs = runs.iter().filter_map(|run| in_run(run));
-            let mut pairs: Vec<Pair> =
-                pairs.map(|pair| Pair { theirs: pair.prototype, ..pair }).collect();
+            let mut pairs: Vec<Pair> = pairs
+                .map(|pair| Pair { theirs: pair.prototype, ratio: pair.of_prototype, ..pair })
+                .collect();
             pairs.retain(|pair| pair.theirs.is_some());
             pairs.sort_by(|a, b| a.theirs.partial_cmp(&b.theirs).unwrap_or(Ordering::Equal));
             let middle = pairs.get(pairs.len() / 2);

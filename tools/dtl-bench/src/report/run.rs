@@ -66,20 +66,21 @@ pub(crate) struct Pair {
     pub(crate) theirs: Option<f64>,
     /// Value measured with the bare prototype, which is no peer.
     pub(crate) prototype: Option<f64>,
+    /// Medians, over the rounds, of the library's time divided by these two.
+    pub(crate) ratio: Option<f64>,
+    pub(crate) of_prototype: Option<f64>,
+    /// Number of rounds of which `ratio` is the median.
+    pub(crate) rounds: u64,
     pub(crate) count: u64,
     /// True if the row missed its target in the first run, and these values are from the second.
     pub(crate) is_second: bool,
 }
 
-impl Pair {
-    /// Returns the library's time divided by that of the bare prototype.
-    pub(crate) fn of_prototype(&self) -> Option<f64> {
-        self.prototype.map(|prototype| self.ours / prototype)
-    }
-}
-
 /// Minimum number of batches for a comparison with a target.
 pub(crate) const ENOUGH: u64 = 10;
+
+/// Minimum number of rounds for a comparison of the copy methods, if the run has as many.
+pub(crate) const ROUNDS: u64 = 5;
 
 /// Row and regime of a run: test, size and regime.
 pub(crate) type Key = (String, Option<u64>, Regime);
@@ -238,13 +239,23 @@ fn row(value: &Value) -> Option<Row> {
 /// Extracts the values from `sides`, the results in JSON: the value for this library ("dtl"), the
 /// lowest value of those that it is compared with, and the value of the bare prototype.
 fn pair(sides: &Value) -> Option<Pair> {
-    let theirs = sides.as_object()?.iter().filter(|(name, _)| *name != "dtl" && *name != PROTOTYPE);
-    let theirs = theirs.filter_map(|(_, side)| side["p10_ns"].as_f64());
     let ours = &sides["dtl"];
+    let own = ours["p10_ns"].as_f64()?;
+    let of = |side: &Value| {
+        let ns = side["p10_ns"].as_f64()?;
+        let ratio = side["time_ratio"].as_f64().unwrap_or(own / ns);
+        Some((ns, ratio, side["rounds"].as_u64().unwrap_or(1)))
+    };
+    let theirs = sides.as_object()?.iter().filter(|(name, _)| *name != "dtl" && *name != PROTOTYPE);
+    let theirs = theirs.filter_map(|(_, side)| of(side)).min_by(|a, b| a.0.total_cmp(&b.0));
+    let prototype = of(&sides[PROTOTYPE]);
     Some(Pair {
-        ours: ours["p10_ns"].as_f64()?,
-        theirs: theirs.min_by(f64::total_cmp),
-        prototype: sides[PROTOTYPE]["p10_ns"].as_f64(),
+        ours: own,
+        theirs: theirs.map(|side| side.0),
+        prototype: prototype.map(|side| side.0),
+        ratio: theirs.map(|side| side.1),
+        of_prototype: prototype.map(|side| side.1),
+        rounds: theirs.map_or(0, |side| side.2),
         is_second: false,
         count: ours["count"].as_u64()?,
     })
@@ -268,7 +279,7 @@ impl Row {
     /// Returns the library's value divided by the value of the library it is compared with, both in
     /// the unit of the row; `None` if there is no value to compare with.
     pub(crate) fn ratio(&self, pair: Pair) -> Option<f64> {
-        Some(self.unit.of(pair.ours) / self.unit.of(pair.theirs?))
+        pair.ratio.map(|ratio| self.unit.ratio(ratio))
     }
 }
 

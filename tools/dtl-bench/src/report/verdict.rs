@@ -3,7 +3,7 @@
 //! library is compared with) in that regime.
 
 use super::notes::Notes;
-use super::run::{ENOUGH, Key, Of, Pair, Row, Run};
+use super::run::{ENOUGH, Key, Of, Pair, ROUNDS, Row, Run};
 use super::target::{self, By, CHOICE, OF_PROTOTYPE, Target};
 use crate::stats::Regime;
 use crate::table::digits;
@@ -51,7 +51,8 @@ pub(crate) fn text(runs: &[&Run], notes: &Notes) -> String {
         "\n### Targets\n\nA target is the ratio, or the difference, to the fastest peer that the \
          maintainers aim for. A row between two processes also holds if the library takes at most \
          {OF_PROTOTYPE} times as long as the bare prototype in the same run. {met} of {} targets are \
-         met. Rows with fewer than {ENOUGH} batches are omitted. *second run*: the row missed at first \
+         met. Rows with fewer than {ENOUGH} batches are omitted, and rows of copy methods with \
+         fewer than {ROUNDS} rounds. *second run*: the row missed at first \
          and was measured once more; these values count.",
         found.len()
     );
@@ -79,7 +80,7 @@ fn choice(found: &[Finding]) -> String {
     let times: Vec<f64> = found
         .iter()
         .filter(|one| one.target.of == Of::Methods)
-        .filter_map(|one| Some(one.pair.ours / one.theirs?))
+        .filter_map(|one| one.pair.ratio)
         .collect();
     let (Some(worst), count) = (times.iter().copied().max_by(f64::total_cmp), times.len()) else {
         return String::new();
@@ -158,6 +159,10 @@ fn findings<'a>(runs: &[&'a Run]) -> Vec<Finding<'a>> {
 fn finding<'a>(runs: &[&Run], run: &Run, row: &'a Row, regime: Regime) -> Option<Finding<'a>> {
     let (place, target) = target::of(run, row)?;
     let pair = row.at(regime).filter(|pair| pair.count >= ENOUGH)?;
+    let wanted = run.head["rounds"].as_u64().map_or(0, |rounds| rounds.min(ROUNDS));
+    if run.of() == Of::Methods && pair.rounds < wanted {
+        return None;
+    }
     let (theirs, peer) = match (run.of(), target.by) {
         (Of::Threads, _) => {
             best_of_processes(runs, row, regime).map(|(theirs, peer)| (Some(theirs), peer))?
@@ -167,7 +172,8 @@ fn finding<'a>(runs: &[&Run], run: &Run, row: &'a Row, regime: Regime) -> Option
     };
     let (ours, by) = (row.unit.of(pair.ours), theirs.map(|theirs| row.unit.of(theirs)));
     let value = match target.by {
-        By::Ratio => ours / by?,
+        By::Ratio if run.of() == Of::Threads => ours / by?,
+        By::Ratio => row.ratio(pair)?,
         By::More => pair.ours - theirs?,
         By::Most => pair.ours,
     };
@@ -198,7 +204,7 @@ impl Finding<'_> {
 
     /// Returns the ratio of the library's time to that of the prototype, in rows that it decides.
     fn of_prototype(&self) -> Option<f64> {
-        self.pair.of_prototype().filter(|_| self.target.of == Of::Pair)
+        self.pair.of_prototype.filter(|_| self.target.of == Of::Pair)
     }
 
     fn is_met(&self) -> bool {
@@ -230,7 +236,7 @@ impl Finding<'_> {
             if self.target.is_most(self.row) { "≤" } else { "≥" },
             self.aim(),
             self.pair.prototype.map_or(String::new(), |prototype| self.with_unit(prototype)),
-            self.pair.of_prototype().map_or(String::new(), |ratio| format!("{ratio:.2}")),
+            self.pair.of_prototype.map_or(String::new(), |ratio| format!("{ratio:.2}")),
             verdict(self.is_met()),
             if self.pair.is_second { ", second run" } else { "" },
         )

@@ -21,3 +21,23 @@ fn percentiles_are_of_their_regime() {
     assert_eq!(samples.summary(Regime::Far).map(|far| (far.count, far.p10)), Some((1, 7.0)));
     assert_eq!(samples.summary(Regime::Between), None);
 }
+
+/// In one of three rounds the machine is slower, for one of two implementations longer.
+#[test]
+fn a_ratio_is_the_median_of_rounds() {
+    let (mut one, mut other) = (Samples::default(), Samples::default());
+    let add = |samples: &mut Samples, round, ns| {
+        let mut batches = Samples::default();
+        (0..FEW).for_each(|_| batches.push(Regime::Far, ns));
+        samples.append(round, batches);
+    };
+    for (round, times) in (0..).zip([(100.0, 50.0), (900.0, 300.0), (110.0, 100.0)]) {
+        add(&mut one, round, times.0);
+        add(&mut other, round, times.1);
+    }
+    assert_eq!(one.ratio(&other, Regime::Far), Some((2.0, 3)));
+    assert_eq!(one.ratio(&other, Regime::Near), None);
+    one.push(Regime::Near, 30.0);
+    other.push(Regime::Near, 10.0);
+    assert_eq!(one.ratio(&other, Regime::Near), Some((3.0, 0)), "too few for a round");
+}

@@ -106,6 +106,48 @@ fn a_method_that_was_delayed_is_soon_tried_again() {
     assert!(used[Cells as usize] > 3_000, "{used:?}");
 }
 
+/// The messages travel in another way, in which a method that was much slower is the fastest one.
+#[test]
+fn a_change_of_the_fastest_time_renews_the_trials_early() {
+    let after = |slower: u64| {
+        let (mut times, mut retries, mut count) = (CopyTimes::new(None), 0, 0);
+        // Trials of Cells in windows of 64 messages are expensive.
+        let window = |times: &mut CopyTimes, ns: [u64; 2]| {
+            let method = times.choices().method(1 << 17);
+            (0..64).for_each(|_| times.count_message(1 << 17));
+            times.record(1 << 17, method, (ns[usize::from(method == Cells)], 64));
+            method
+        };
+        while retries < 100 || times.choices().method(1 << 17) == Cells {
+            retries += u32::from(window(&mut times, [10_000, 19_000]) == Cells);
+        }
+        while window(&mut times, [10_000 + slower, 8_000]) != Cells {
+            count += 1;
+        }
+        count
+    };
+    let (same, changed) = (after(0), after(6_000));
+    assert!(changed > 0 && changed <= same / 3, "{changed} and {same} windows");
+}
+
+/// One window that is slower than usual does not end a trial of a known method.
+#[test]
+fn a_disturbed_window_does_not_end_a_trial() {
+    let (mut times, len) = (CopyTimes::new(None), 1 << 17);
+    let mut window = |ns: u64| {
+        let method = times.choices().method(len);
+        (0..64).for_each(|_| times.count_message(len));
+        times.record(len, method, (if method == Cells { ns } else { 20_000 }, 64));
+        method
+    };
+    while window(30_000) != Cells {}
+    while window(30_000) == Cells {}
+    while window(30_000) != Cells {}
+    assert_eq!(window(10_000), Cells, "the second window of the trial");
+    let used = (0..20).filter(|_| window(10_000) == Cells).count();
+    assert!(used > 10, "{used} of 20 windows");
+}
+
 #[test]
 fn the_choice_follows_a_rank_that_moves() {
     let mut times = CopyTimes::new(None);
@@ -183,7 +225,7 @@ fn a_choice_is_described_while_a_known_method_is_tried_again() {
     // Another pair has measured one method, whose next trial is due after that of the other one.
     let class = &mut times.classes[eager_class_of(len)];
     class.messages = 1;
-    class.set(Cells, MethodTime { ns: 672_000, retry_at: 2 });
+    class.set(Cells, MethodTime::new(672_000, 2, 2));
     let described = (0..8).find_map(|_| {
         let (method, _) = times.choices().eager(len, 0);
         let ns = if method == Cells { 10_500 } else { 10_000 };
@@ -226,7 +268,7 @@ fn eager_messages_use_the_faster_stores() {
     let (measured, used) = send_eager(&mut times, 8 << 10, 200_000, near);
     assert!(used[CellsNt as usize] < 140_000 && measured == 6452, "{measured}, {used:?}");
     let (_, used) = send_eager(&mut times, 8 << 10, 10_000, far);
-    assert!(used[CellsNt as usize] > 9_000, "{used:?}");
+    assert!(used[CellsNt as usize] > 8_000, "{used:?}");
     assert_eq!(used[Get as usize] + used[Split as usize], 0);
 }
 

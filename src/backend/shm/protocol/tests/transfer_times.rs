@@ -58,12 +58,12 @@ fn an_exchange_is_two_messages_that_cross_each_other() {
     assert!(one.is_on(), "sends are in progress");
 }
 
-fn next(exchange: &Exchange) -> Announced {
-    Announced::of(exchange.announce(1 << 20, Get))
+fn next(exchange: &Exchange) -> LargeHeader {
+    LargeHeader::of(exchange.announce(1 << 20, Get))
 }
 
 /// Starts the next message and returns its word, as its receiver reads it.
-fn send(exchange: &mut Exchange, started_ns: u64) -> Announced {
+fn send(exchange: &mut Exchange, started_ns: u64) -> LargeHeader {
     let message = next(exchange);
     exchange.send(1 << 20, (started_ns, if started_ns > 0 { 300 } else { 0 }));
     message
@@ -87,9 +87,9 @@ fn a_word_has_all_values() {
     for number in [0, 1, number_of(u16::MAX)] {
         for method in [Cells, CopyMethod::CellsNt] {
             let received = number ^ 5;
-            let message = Announced { size: u32::MAX, method, number, received };
-            assert_eq!(Announced::of(message.word()), message);
-            assert_eq!(Announced::of(Announced { size: 0, ..message }.word()).size, 0);
+            let message = LargeHeader { size: u32::MAX, method, number, received };
+            assert_eq!(LargeHeader::of(message.word()), message);
+            assert_eq!(LargeHeader::of(LargeHeader { size: 0, ..message }.word()).size, 0);
         }
     }
 }

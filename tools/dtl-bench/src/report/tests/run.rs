@@ -6,7 +6,8 @@ use super::*;
 fn a_file_is_read_or_refused() {
     let text = r#"{"measured": "comm", "peer": {"name": "mpi", "version": "MPICH Version: 4.0.2"}, "rows": [
         {"test": "bandwidth", "bytes": 1024, "unit": "GB/s", "bytes_per_operation": 1024.0, "regimes":
-        {"near": {"dtl": {"p10_ns": 100.0, "count": 9}, "mpi": {"p10_ns": 200.0, "count": 9},
+        {"near": {"dtl": {"p10_ns": 100.0, "count": 9},
+        "mpi": {"p10_ns": 200.0, "count": 9, "time_ratio": 0.25, "rounds": 3},
         "prototype": {"p10_ns": 90.0, "count": 9}}}}]}"#;
     let run = Run::of_text(text).expect("a run");
     let pair = run.rows[0].at(Regime::Near).expect("near");
@@ -17,10 +18,13 @@ fn a_file_is_read_or_refused() {
                 ours: 100.0,
                 theirs: Some(200.0),
                 prototype: Some(90.0),
+                ratio: Some(0.25),
+                of_prototype: Some(100.0 / 90.0),
+                rounds: 3,
                 count: 9,
                 is_second: false
             },
-            Some(2.0)
+            Some(4.0)
         )
     );
     assert_eq!((run.rows[0].at(Regime::Far), run.peer().as_deref()), (None, Some("MPICH 4.0.2")));
