@@ -67,7 +67,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "code lines of the programs, without the kit's tests",
         budget: 20_000,
-        ceiling: 20_655,
+        ceiling: 20_665,
         mend: "use the library's C interface, or one module for what several programs do",
         measure: |_| {
             let files = super::programs();

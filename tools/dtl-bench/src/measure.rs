@@ -34,7 +34,8 @@ pub(crate) trait Bench {
 }
 
 /// Runs batches of all compared implementations (sides) alternately, until each has used its
-/// measuring time `budget`. Returns the samples of each implementation.
+/// measuring time `budget`, and longer if they have no regime in common yet. Returns the samples of
+/// each implementation.
 pub(crate) fn in_turn(
     bench: &mut dyn Bench,
     sides: usize,
@@ -57,7 +58,10 @@ pub(crate) fn in_turn(
             samples.push(Regime::of(before, after), took);
             before = after;
         }
-        if !bench.agree(goes_on(count, begin.elapsed() / sides.max(1) as u32, budget))? {
+        let spent = begin.elapsed() / sides.max(1) as u32;
+        let has_values = || Regime::ALL.iter().any(|&at| samples.iter().all(|of| of.has(at)));
+        let again = goes_on(count, spent, budget) || (spent < 40 * budget && !has_values());
+        if !bench.agree(again)? {
             break;
         }
     }

@@ -80,6 +80,11 @@ impl Samples {
         self.0.extend(other.0.into_iter().map(|sample| Sample { round, ..sample }));
     }
 
+    /// Returns true if there is a sample in the regime.
+    pub(crate) fn has(&self, regime: Regime) -> bool {
+        self.0.iter().any(|sample| sample.regime == regime)
+    }
+
     /// Returns the statistics of the samples that belong to one [`Regime`]; `None` if there are
     /// none.
     pub(crate) fn summary(&self, regime: Regime) -> Option<Summary> {
