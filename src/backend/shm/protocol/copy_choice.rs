@@ -85,8 +85,8 @@ const MISSES: u32 = 2;
 /// method. A later trial ends after one, and so does the first trial of a size class in which each
 /// message uses all cells: a disturbance is rare there or is averaged out.
 const SLOW: u32 = 2;
-/// Outside trials, one of this many messages is timed: of up to 128 KiB, for which the clock takes
-/// a noticeable time, and of more.
+/// Outside trials, one in this many messages is timed: below 128 KiB, where reading the clock takes
+/// a noticeable part of the time, and from 128 KiB.
 const TIMED: (u16, u16) = (8, 3);
 /// As many messages in succession are timed as the time of a message of a burst is an average over.
 /// Multiples of this number, the golden ratio in 16 bits, are spread evenly and have no short

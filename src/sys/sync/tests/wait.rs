@@ -33,7 +33,8 @@ fn threads_that_share_a_processor_yield_at_once() {
     };
     scope(|threads| (0..2).for_each(|first| drop(threads.spawn(move || run(first)))));
     let shared = shared.into_inner();
-    assert!(shared > ROUNDS, "{shared} of {} waits", 2 * ROUNDS);
+    // Without the limit that follows the yields: none. Other load on the processor reduces it.
+    assert!(shared > ROUNDS / 20, "{shared} of {} waits", 2 * ROUNDS);
 }
 
 #[test]
