@@ -36,7 +36,7 @@ use crate::sys::os::poller::{Interest, Poller};
 use crate::sys::os::process::{self, PidFd};
 use crate::sys::os::shm_segment::SharedMapping;
 use peer::{Mode, Peer, Peers, Probe};
-use protocol::copy_choice::CopyMethod;
+use protocol::copy_method::CopyMethod;
 use std::os::fd::AsFd;
 
 /// Process-private memory of a communicator's transport in bytes, excluding the per-rank state.

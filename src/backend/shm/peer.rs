@@ -3,18 +3,19 @@
 //! this rank's ends of the message rings.
 
 use super::memory::cells::CellMemory;
-use super::memory::ring::{Consumer, ORDINARY, Payload, Producer, RecordKind, RingRecord};
+use super::memory::ring::{Consumer, ORDINARY, Payload, Producer, RecordKind};
 use super::memory::segment::{PeerState, Segment};
-use super::protocol::copy_choice::{CopyChoices, CopyMethod, CopyTimes};
+use super::protocol::copy_choice::{CopyChoices, CopyTimes};
+use super::protocol::copy_method::CopyMethod;
+use super::protocol::exchange::{Exchange, LargeHeader};
 use super::protocol::rx::PipelineReceive;
-use super::protocol::transfer_times::{Exchange, LargeHeader, TransferEnd, TransferTimes};
+use super::protocol::transfer_times::{TransferEnd, TransferTimes};
 use crate::backend::p2p::SendQueue;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::os::foreign_process;
 use crate::sys::os::process::{self, PidFd};
-use crate::sys::os::shm_segment::Span;
 use crate::sys::sync::wait::now_ns;
 use std::collections::VecDeque;
 use std::io;
@@ -118,62 +119,12 @@ pub(super) struct Link {
     pub(super) streams: VecDeque<OpId>,
     /// Transfers of large messages from the peer.
     pub(super) transfers: TransferTimes,
-    /// Transfer from the peer that has ended while a message to it was still in progress, and the
-    /// size of its message.
-    ended: Option<(usize, TransferEnd)>,
+    /// Transfer from the peer that has ended while a message to it was still in progress.
+    pub(super) ended: Option<TransferEnd>,
     /// Measured times of large messages from the peer; `None` before the first one is measured.
-    times: Option<Box<CopyTimes>>,
+    pub(super) times: Option<Box<CopyTimes>>,
     /// Whether large messages travel in both directions.
     pub(super) exchange: Exchange,
-}
-
-/// Measurement of the two copies of an eager message.
-pub(super) struct EagerCopy {
-    len: usize,
-    method: CopyMethod,
-    sender_ns: u64,
-    begun_ns: u64,
-}
-
-/// Writes a message to the ring, copied by the stores that `forced` or the consumer's choice says.
-/// Returns false if the ring has no space for it now.
-#[inline(never)]
-fn push_chosen(
-    producer: &mut Producer,
-    word: u64,
-    data: Region,
-    forced: Option<CopyMethod>,
-) -> bool {
-    let choices = CopyChoices(producer.choices());
-    let (chosen, is_sample) = choices.eager(data.len(), producer.count());
-    let (method, is_measured) = (forced.unwrap_or(chosen), forced.is_none() && is_sample);
-    let Some(into) = producer.reserve(data.len()) else { return false };
-    let begun_ns = if is_measured { now_ns() } else { 0 };
-    if method == CopyMethod::CellsNt {
-        into.copy_nt(data)
-    } else {
-        into.copy_across(data)
-    }
-    let ns = if is_measured { now_ns().saturating_sub(begun_ns).max(1) } else { 0 };
-    producer.push_reserved(RecordKind::Eager, word, data.len(), [ns, method as u64]);
-    true
-}
-
-impl EagerCopy {
-    /// Begins the copy of the eager message in `record`, the next record of `consumer`, to its
-    /// receive buffer. Returns `None` if its copies are not measured.
-    #[inline(always)] // row: shm_send_recv_8
-    pub(super) fn begin(consumer: &Consumer, record: &RingRecord) -> Option<EagerCopy> {
-        if record.payload.len() <= ORDINARY { None } else { Self::measured(consumer, record) }
-    }
-
-    #[inline(never)]
-    fn measured(consumer: &Consumer, record: &RingRecord) -> Option<EagerCopy> {
-        let len = record.payload.len();
-        let [sender_ns, method] = consumer.copied();
-        let method = CopyMethod::of(method);
-        (sender_ns > 0).then(|| EagerCopy { len, method, sender_ns, begun_ns: now_ns() })
-    }
 }
 
 impl Peer {
@@ -227,10 +178,10 @@ impl Link {
     /// only that rank measures. Each core copies for both, so a method that is tried in one
     /// direction only would seem fast because it leaves the work to the other core, or slow because
     /// it waits for that core.
-    fn choices(&self, is_send: bool, is_lower: bool) -> CopyChoices {
+    pub(super) fn choices(&self, is_send: bool, is_lower: bool) -> CopyChoices {
         let is_own = if self.exchange.is_on() { is_lower } else { !is_send };
         match (is_own, &self.times, &self.producer) {
-            (true, Some(times), _) => times.choices(),
+            (true, Some(times), _) => times.choices,
             (false, _, Some(producer)) => CopyChoices(producer.choices()),
             _ => CopyChoices::default(),
         }
@@ -241,13 +192,6 @@ impl Link {
         self.choices(false, is_lower).method(len)
     }
 
-    /// Returns true if a message of `len` bytes that arrives from the peer now is to be timed.
-    pub(super) fn is_timed(&mut self, len: usize) -> bool {
-        let number = self.exchange.arrived();
-        let is_sample = self.choices(false, true).is_timed(len, number);
-        self.transfers.is_timed(number, is_sample)
-    }
-
     /// Returns the method for the next message of `len` bytes to the peer, and true if the time to
     /// start it is to be measured.
     pub(super) fn chosen_for_send(&self, len: usize, is_lower: bool) -> (CopyMethod, bool) {
@@ -256,6 +200,10 @@ impl Link {
         let is_own = self.exchange.is_on() && is_lower;
         let next = if is_own { self.exchange.next_arrival() } else { self.exchange.next() };
         (choices.method(len), choices.is_timed(len, next))
+    }
+
+    pub(super) fn has_open_sends(&self) -> bool {
+        self.producer.as_ref().is_some_and(|producer| producer.offers.count_open() > 0)
     }
 
     /// Writes a complete message to the ring; returns false if the ring has no space for it now. A
@@ -273,101 +221,30 @@ impl Link {
         }
         producer.push(RecordKind::Eager, word, Payload::Bytes(data))
     }
+}
 
-    /// Records that the copy of an eager message to the receive buffer has ended. Returns a
-    /// description of the choice if it has changed.
-    pub(super) fn end_eager(
-        &mut self,
-        copy: &EagerCopy,
-        shared: impl FnOnce() -> Option<Span>,
-    ) -> Option<(String, String)> {
-        let ns = now_ns().saturating_sub(copy.begun_ns).saturating_add(copy.sender_ns);
-        let times = self.times.get_or_insert_with(|| Box::new(CopyTimes::new(shared())));
-        let (choices, new_choice) = times.record_eager(copy.len, copy.method, ns);
-        self.publish(choices);
-        new_choice
+/// Writes a message to the ring, copied by the stores that `forced` or the consumer's choice says.
+/// Returns false if the ring has no space for it now.
+#[inline(never)]
+fn push_chosen(
+    producer: &mut Producer,
+    word: u64,
+    data: Region,
+    forced: Option<CopyMethod>,
+) -> bool {
+    let choices = CopyChoices(producer.choices());
+    let (chosen, is_sample) = choices.eager(data.len(), producer.count());
+    let (method, is_measured) = (forced.unwrap_or(chosen), forced.is_none() && is_sample);
+    let Some(into) = producer.reserve(data.len()) else { return false };
+    let begun_ns = if is_measured { now_ns() } else { 0 };
+    if method == CopyMethod::CellsNt {
+        into.copy_nt(data)
+    } else {
+        into.copy_across(data)
     }
-
-    /// Records that the transfer of a message of `len` bytes begins. `filled_ns` is the time that
-    /// the sender took to fill the first cell before it announced the message; `None` if it did not
-    /// measure it. Returns the time at which the transfer began, or 0 if it is not timed.
-    /// `is_measurable` is false if there is no choice of methods. `shared` returns the memory for
-    /// the times that the pair shares.
-    pub(super) fn begin_transfer(
-        &mut self,
-        len: usize,
-        is_measurable: bool,
-        filled_ns: Option<u64>,
-        shared: impl FnOnce() -> Option<Span>,
-    ) -> u64 {
-        if self.ended.take().is_some() {
-            self.transfers.break_off();
-        }
-        let mut begun_ns = 0;
-        let (started_ns, start_ns) = self.exchange.take_start();
-        if is_measurable {
-            let times = self.times.get_or_insert_with(|| Box::new(CopyTimes::new(shared())));
-            times.count_message(len);
-            if let Some(filled_ns) = filled_ns {
-                let before_ns = if self.exchange.is_on() { start_ns } else { filled_ns };
-                begun_ns = now_ns().saturating_sub(before_ns);
-            }
-        }
-        self.transfers.begin(begun_ns, started_ns);
-        begun_ns
-    }
-
-    /// Records that a transfer of `len` bytes has ended. In an exchange, the last one ends with the
-    /// messages to the peer, so that a method does not seem fast that ends them later. Returns a
-    /// description of the choice if it has changed ([`CopyTimes::new_choice`]).
-    pub(super) fn end_transfer(
-        &mut self,
-        len: usize,
-        ended: TransferEnd,
-    ) -> Option<(String, String)> {
-        self.exchange.receive();
-        if self.exchange.is_on() && self.transfers.is_last(&ended) && self.has_open_sends() {
-            self.ended = Some((len, ended));
-            return None;
-        }
-        self.record_transfer(len, &ended)
-    }
-
-    /// Records that a large message to the peer has been sent. Returns a description of the choice
-    /// if it has changed.
-    pub(super) fn end_send(&mut self) -> Option<(String, String)> {
-        self.transfers.count_sent();
-        let is_over = self.ended.is_some() && !self.has_open_sends();
-        let (len, ended) = self.ended.take_if(|_| is_over)?;
-        self.record_transfer(len, &ended)
-    }
-
-    fn has_open_sends(&self) -> bool {
-        self.producer.as_ref().is_some_and(|producer| producer.offers.count_open() > 0)
-    }
-
-    /// Records the time of a transfer of `len` bytes that has ended, if it is known, and publishes
-    /// the choices.
-    fn record_transfer(&mut self, len: usize, ended: &TransferEnd) -> Option<(String, String)> {
-        let time = self.transfers.end(ended, self.exchange.is_on(), now_ns)?;
-        let times = self.times.as_mut()?;
-        let choices = times.record(len, ended.method, time);
-        let new_choice = times.new_choice(len);
-        self.publish(choices);
-        new_choice
-    }
-
-    /// Records that the kernel's copy of a transfer by `method` failed, so that this method is
-    /// rarely chosen. `Cells` needs no such copy.
-    pub(super) fn method_failed(&mut self, len: usize, method: CopyMethod) {
-        let times = self.times.as_mut().filter(|_| !method.uses_cells());
-        let choices = times.map(|times| times.fail(len, method));
-        choices.into_iter().for_each(|choices| self.publish(choices));
-    }
-
-    fn publish(&mut self, choices: CopyChoices) {
-        self.consumer.iter().for_each(|consumer| consumer.publish_choices(choices.0));
-    }
+    let ns = if is_measured { now_ns().saturating_sub(begun_ns).max(1) } else { 0 };
+    producer.push_reserved(RecordKind::Eager, word, data.len(), [ns, method as u64]);
+    true
 }
 
 /// Values of the environment variable DTL_SHM_COPY.
@@ -417,7 +294,7 @@ pub(super) struct Probe(#[allow(dead_code, reason = "others read it")] Scratch);
 
 impl Probe {
     /// Publishes the address and the value of a memory word that other ranks read to test
-    /// cross-memory attach; with mode `Off`, publishes address 0, from which no rank reads.
+    /// cross-memory attach; in mode `Cells`, publishes address 0: no rank reads.
     pub(super) fn publish(segment: &Segment, rank: usize, mode: Mode) -> Result<Probe> {
         // Random, so that no other process has the value at this address; not 0, the value of an
         // untouched page.

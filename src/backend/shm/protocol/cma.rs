@@ -7,7 +7,7 @@
 //! for a core. The send can complete only when the receiver has read all fragments that it has
 //! claimed, so the receiver claims few fragments at a time.
 
-use super::copy_choice::CopyMethod;
+use super::copy_method::CopyMethod;
 use super::engine::{ControlRecord, Engine, ShmOperation, TakenOffer};
 use super::pipeline::{FRAGMENT, fragments_of};
 use super::rx::reduce_stored;

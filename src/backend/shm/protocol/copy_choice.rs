@@ -12,61 +12,17 @@
 //! pairs of ranks at one distance share their times: a pair needs no first trials if another pair
 //! had them.
 
-/// How the fragments of an accepted message are copied.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CopyMethod {
-    /// Sender and receiver copy through cells. If the sender is not running, the receiver reads
-    /// fragments from the sender's memory.
-    Cells,
-    /// The receiver reads all fragments from the sender's memory.
-    Get,
-    /// The receiver reads fragments from the sender's memory, and the sender writes the others to
-    /// the receiver's memory. If messages travel in both directions, the receiver reads all of
-    /// them, because each side has a message of its own to copy.
-    Split,
-    /// Like `Cells`, but the sender fills cells by non-temporal stores, so that the receiver reads
-    /// memory and not the cache of a distant core.
-    CellsNt,
-}
-
-use CopyMethod::{Cells, CellsNt, Get, Split};
-
-impl CopyMethod {
-    /// Returns the method with the number `word` in records and choices.
-    pub(crate) fn of(word: u64) -> CopyMethod {
-        match word & 3 {
-            1 => Get,
-            2 => Split,
-            3 => CellsNt,
-            _ => Cells,
-        }
-    }
-
-    /// Returns true if the bytes travel through cells.
-    pub(crate) fn uses_cells(self) -> bool {
-        matches!(self, Cells | CellsNt)
-    }
-
-    /// Returns the value of `DTL_SHM_COPY` that forces the method.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Cells => "cells",
-            Get => "cma_get",
-            Split => "cma_split",
-            CellsNt => "cells_nt",
-        }
-    }
-}
-
+use super::copy_method::CopyMethod::{self, Cells, CellsNt, Get, Split};
 use super::transfer_times::AVERAGED;
 use crate::backend::shm::memory::cells::CELLS;
 use crate::sys::os::shm_segment::Span;
-use std::fmt::Arguments;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// All methods, in the order of the trials.
 const METHODS: [CopyMethod; 4] = [Cells, Split, Get, CellsNt];
+/// Methods of eager messages.
+const EAGER_METHODS: [CopyMethod; 2] = [Cells, CellsNt];
 
 /// Number of size classes of large messages. Class 0 is for less than 32 KiB, and each further
 /// class for twice the size; the last one has no limit.
@@ -88,42 +44,61 @@ const SLOW: u32 = 2;
 /// Outside trials, one in this many messages is timed: below 128 KiB, where reading the clock takes
 /// a noticeable part of the time, and from 128 KiB.
 const TIMED: (u16, u16) = (8, 3);
-/// As many messages in succession are timed as the time of a message of a burst is an average over.
-/// Multiples of this number, the golden ratio in 16 bits, are spread evenly and have no short
-/// period, so each message of a regular sequence is timed now and then.
+/// Multiplier that selects the groups of `AVERAGED` messages to time: the golden ratio in 16 bits.
+/// Its multiples are spread evenly without a short period, so each message of a regular sequence is
+/// timed now and then.
 const STEP: u16 = 40503;
 /// One of this many records is measured if it is an eager message. The number is prime, so that the
 /// messages of a regular sequence are measured in turn.
-const EAGER_SAMPLE: u64 = 31;
+pub(super) const EAGER_SAMPLE: u64 = 31;
 /// Minimum and maximum number of messages of a size class between two trials of a method.
 const RETRY: (u64, u64) = (128, 1 << 15);
-/// Number of messages between two trials of a method for each message time that a trial has cost,
-/// so that the trials of a method take about half a percent of the time.
+/// Number of messages until the next trial, per message time that a trial has cost: the trials of a
+/// method take about half a percent of the time.
 const RETRY_COST: u64 = 200;
 /// The next trial is due this many times earlier if the time of the fastest method has changed by
 /// more than a quarter: the messages travel in another way, or a rank has moved.
 const HASTE: u64 = 4;
 
-/// Returns the size class of a message of `len` bytes.
-fn class_of(len: usize) -> usize {
-    (len >> 15).checked_ilog2().map_or(0, |log| log as usize + 1).min(LARGE - 1)
+/// Size of a message, and its size class.
+#[derive(Clone, Copy)]
+pub(crate) struct MessageSize {
+    len: usize,
+    class: usize,
 }
 
-/// Returns the size class of an eager message of `len` bytes.
-fn eager_class_of(len: usize) -> usize {
-    LARGE + usize::from(len > 4 << 10) + usize::from(len > 8 << 10)
+impl MessageSize {
+    /// Returns the size of a large message of `len` bytes.
+    pub(crate) fn large(len: usize) -> MessageSize {
+        let class = (len >> 15).checked_ilog2().map_or(0, |log| log as usize + 1);
+        MessageSize { len, class: class.min(LARGE - 1) }
+    }
+
+    /// Returns the size of an eager message of `len` bytes.
+    pub(crate) fn eager(len: usize) -> MessageSize {
+        let class = LARGE + usize::from(len > 4 << 10) + usize::from(len > 8 << 10);
+        MessageSize { len, class }
+    }
+
+    /// Describes the sizes of the class.
+    fn description(self) -> String {
+        let kib = if self.class < LARGE { 16 << self.class } else { 2 << (self.class - LARGE) };
+        match self.class + 1 {
+            LARGE => format!("of {kib} KiB and more"),
+            _ => format!("of {kib} to {} KiB", 2 * kib),
+        }
+    }
 }
 
-/// Methods for all size classes. The word is shared between processes. It has four bits per class
-/// for the method of most messages and that of a trial, and one bit per class that is set if no
-/// method is being tried.
+/// Methods for all size classes. The word is shared between processes. Per class it has two bits
+/// for the chosen method, two for that of a trial, and one that is set if no trial is running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CopyChoices(pub(crate) u64);
 
 impl CopyChoices {
     /// Returns the method for a message of `len` bytes.
     pub(crate) fn method(self, len: usize) -> CopyMethod {
-        CopyMethod::of(self.0 >> bit_of(class_of(len), true))
+        CopyMethod::of(self.0 >> bit_of(MessageSize::large(len).class, true))
     }
 
     /// Returns the method for the next eager message of `len` bytes, which is record `number` of
@@ -131,13 +106,14 @@ impl CopyChoices {
     /// is being tried.
     pub(crate) fn eager(self, len: usize, number: u64) -> (CopyMethod, bool) {
         let is_sample = number % EAGER_SAMPLE == 0;
-        (CopyMethod::of(self.0 >> bit_of(eager_class_of(len), is_sample)), is_sample)
+        let bit = bit_of(MessageSize::eager(len).class, is_sample);
+        (CopyMethod::of(self.0 >> bit), is_sample)
     }
 
     /// Returns true if the large message `number` between two ranks, which has `len` bytes, is to
     /// be timed. Both ranks evaluate it. All messages of a trial are timed.
     pub(crate) fn is_timed(self, len: usize, number: u16) -> bool {
-        let is_tried = self.0 >> (SETTLED_BIT + class_of(len)) & 1 == 0;
+        let is_tried = self.0 >> (SETTLED_BIT + MessageSize::large(len).class) & 1 == 0;
         let part = if len < 128 << 10 { TIMED.0 } else { TIMED.1 };
         is_tried || (number / AVERAGED as u16).wrapping_mul(STEP) < u16::MAX / part
     }
@@ -153,8 +129,8 @@ impl CopyChoices {
 /// Position of the bit of the first class that is set if no method is being tried.
 const SETTLED_BIT: usize = 4 * CLASSES;
 
-/// Returns the logarithm of the number by which numbers of messages are divided for a size class:
-/// 1, 2 and 4 for messages of up to 2 MiB, of up to 4 MiB, and larger ones.
+/// Returns the right shift of message counts in a size class: 0 for messages of up to 2 MiB, 1 for
+/// up to 4 MiB, 2 for larger ones.
 fn scale_of(class: usize) -> usize {
     if class < LARGE { class.saturating_sub(LARGE - 3) } else { 0 }
 }
@@ -166,32 +142,19 @@ fn bit_of(class: usize, is_trial: bool) -> usize {
 /// Measured times of the messages from one rank.
 pub(crate) struct CopyTimes {
     classes: [ClassTimes; CLASSES],
-    choices: CopyChoices,
-    shared: SharedTimes,
-}
-
-/// Times that are shared with other pairs of ranks, if there is memory for them: one word per size
-/// class and method. No word depends on another one, so the loads and stores are relaxed.
-struct SharedTimes(Option<Span>);
-
-impl SharedTimes {
-    /// Returns the times of the methods for 1 MiB in nanoseconds; 0 if a time is unknown.
-    fn of(&self, class: usize) -> [u64; METHODS.len()] {
-        let mut known = [0; METHODS.len()];
-        for (method, ns) in (0..).zip(&mut known) {
-            *ns = self.word(class, CopyMethod::of(method)).map_or(0, |word| word.load(Relaxed));
-        }
-        known
-    }
-
-    fn word(&self, class: usize, method: CopyMethod) -> Option<&AtomicU64> {
-        self.0.as_ref()?.word(8 * (class * METHODS.len() + method as usize))
-    }
+    /// Choices for the next messages.
+    pub(crate) choices: CopyChoices,
+    /// Memory for the times that are shared with other pairs of ranks: one word per size class and
+    /// method, with nanoseconds for 1 MiB, or 0. No word depends on another one, so the loads and
+    /// stores are relaxed.
+    shared: Option<Span>,
 }
 
 /// Measured times of the messages of a size class.
 #[derive(Clone, Copy, Default)]
 struct ClassTimes {
+    /// Methods that can copy messages of the class.
+    methods: &'static [CopyMethod],
     messages: u64,
     /// Minimum number of messages between two trials of a method.
     retry: u64,
@@ -209,8 +172,7 @@ struct ClassTimes {
 struct MethodTime {
     /// Time for 1 MiB in nanoseconds; `UNKNOWN` if the method was not measured or has failed.
     ns: u64,
-    /// Value of `ClassTimes::messages` from which the method is tried again; `NEVER` if the method
-    /// cannot copy messages of the class.
+    /// Value of `ClassTimes::messages` from which the method is tried again.
     retry_at: u64,
     /// Smallest value to which a change of the fastest time reduces `retry_at`.
     early_at: u64,
@@ -235,24 +197,16 @@ struct Trial {
     misses: u32,
     /// Number of further messages that take more than twice the best time and do not end the trial.
     slow: u32,
-    /// True if the first messages were about as fast as the fastest method.
-    is_close: bool,
-    /// Number of further messages if so.
+    /// Number of messages that follow if the first ones are about as fast as the fastest method; 0
+    /// when they have begun.
     close: u32,
 }
 
 const UNKNOWN: u64 = u64::MAX;
-const NEVER: u64 = u64::MAX;
-
-impl MethodTime {
-    fn new(ns: u64, retry_at: u64, early_at: u64) -> MethodTime {
-        MethodTime { ns, retry_at, early_at }
-    }
-}
 
 impl Default for MethodTime {
     fn default() -> MethodTime {
-        MethodTime::new(UNKNOWN, 0, 0)
+        MethodTime { ns: UNKNOWN, retry_at: 0, early_at: 0 }
     }
 }
 
@@ -265,7 +219,7 @@ impl Trial {
         let left = TRIAL + if method.uses_cells() { around } else { 0 };
         let slow = if is_first && around > 1 { SLOW - 1 } else { 0 };
         let (ns, close) = (UNKNOWN, CLOSE_TRIAL >> scale_of(class));
-        Trial { method, left, used: 0, ns, is_first, misses: 0, slow, is_close: false, close }
+        Trial { method, left, used: 0, ns, is_first, misses: 0, slow, close }
     }
 
     /// Adds `count` messages that took `ns` nanoseconds each for 1 MiB. `best` is the time of the
@@ -273,7 +227,7 @@ impl Trial {
     fn add(self, (ns, count): (u64, u32), best: u64) -> Trial {
         let left = self.left.saturating_sub(count);
         let next = Trial { left, used: self.used + count, ..self };
-        if self.is_close {
+        if self.close == 0 {
             return Trial { ns: smoothed(self.ns, (ns, count)), ..next };
         }
         // The first messages change an average over many only a little.
@@ -294,7 +248,7 @@ impl Trial {
         }
         if !self.is_first && (best / 4 * 3..best / 8 * 9).contains(&next.ns) {
             let left = self.close.max(4 * count);
-            return Trial { left, ns: UNKNOWN, is_close: true, ..next };
+            return Trial { left, ns: UNKNOWN, close: 0, ..next };
         }
         Trial { left: 0, ..next }
     }
@@ -312,126 +266,87 @@ fn smoothed(known: u64, (ns, count): (u64, u32)) -> u64 {
     }
 }
 
+/// Returns the word of a time that is shared with other pairs of ranks, if there is memory for it.
+fn shared_time(shared: &Option<Span>, class: usize, method: CopyMethod) -> Option<&AtomicU64> {
+    shared.as_ref()?.word(8 * (class * METHODS.len() + method as usize))
+}
+
 impl CopyTimes {
     /// Creates the times of a pair of ranks that shares its times in the memory `shared`.
     pub(crate) fn new(shared: Option<Span>) -> CopyTimes {
-        let mut classes = [ClassTimes { retry: RETRY.0, ..ClassTimes::default() }; CLASSES];
-        (0..).zip(&mut classes).for_each(|(class, times)| times.retry >>= scale_of(class));
-        for class in classes.iter_mut().skip(LARGE) {
-            let never = MethodTime::new(UNKNOWN, NEVER, NEVER);
-            let others = METHODS.into_iter().filter(|method| !method.uses_cells());
-            others.for_each(|method| class.set(method, never));
+        let mut classes = [ClassTimes::default(); CLASSES];
+        for (index, class) in (0..).zip(&mut classes) {
+            class.retry = RETRY.0 >> scale_of(index);
+            class.methods = if index < LARGE { &METHODS } else { &EAGER_METHODS };
         }
-        CopyTimes { classes, choices: CopyChoices::default(), shared: SharedTimes(shared) }
+        CopyTimes { classes, choices: CopyChoices::default(), shared }
     }
 
-    /// Counts a large message of `len` bytes.
-    pub(crate) fn count_message(&mut self, len: usize) {
-        self.count(class_of(len), 1);
-    }
-
-    fn count(&mut self, index: usize, count: u64) {
-        let Some(class) = self.classes.get_mut(index) else { return };
-        if class.messages == 0 && !class.adopt(self.shared.of(index)) {
-            class.trial = Some(Trial::new(Cells, index, true));
+    /// Counts `count` messages.
+    pub(crate) fn count(&mut self, size: MessageSize, count: u64) {
+        let shared = &self.shared;
+        let Some(class) = self.classes.get_mut(size.class) else { return };
+        if class.messages == 0 {
+            // Other pairs may have measured the methods.
+            for method in METHODS {
+                let word = shared_time(shared, size.class, method);
+                if let Some(ns) = word.map(|word| word.load(Relaxed)).filter(|&ns| ns > 0) {
+                    let (retry_at, early_at) = (class.retry, class.retry);
+                    class.set(method, MethodTime { ns, retry_at, early_at });
+                }
+            }
+            class.trial = (class.best().1 == UNKNOWN).then(|| Trial::new(Cells, size.class, true));
         }
         class.messages += count;
     }
 
-    /// Returns the choices for the next messages.
-    pub(crate) fn choices(&self) -> CopyChoices {
-        self.choices
-    }
-
-    /// Records that `count` messages of `len` bytes took `ns` nanoseconds each with `method`.
-    /// Returns the choices for the next messages.
-    pub(crate) fn record(
-        &mut self,
-        len: usize,
-        method: CopyMethod,
-        (ns, count): (u64, u32),
-    ) -> CopyChoices {
-        self.record_in(class_of(len), len, method, (ns, count))
-    }
-
-    /// Records that the copies of an eager message of `len` bytes took `ns` nanoseconds with
-    /// `method`. Returns the choices for the next messages, and a description of the choice as
-    /// `new_choice` does.
-    pub(crate) fn record_eager(
-        &mut self,
-        len: usize,
-        method: CopyMethod,
-        ns: u64,
-    ) -> (CopyChoices, Option<(String, String)>) {
-        let index = eager_class_of(len);
-        self.count(index, EAGER_SAMPLE);
-        let choices = self.record_in(index, len, method, (ns, 1));
-        let kib = 4 << (index - LARGE);
-        (choices, self.new_choice_in(index, format_args!("of {} to {kib} KiB", kib / 2)))
-    }
-
-    fn record_in(
-        &mut self,
-        index: usize,
-        len: usize,
-        method: CopyMethod,
-        (ns, count): (u64, u32),
-    ) -> CopyChoices {
-        let ns = ns.saturating_mul(1 << 20) / len.max(1) as u64;
-        let choices = self.update(index, |class| class.record(method, (ns, count)));
-        let known = self.classes.get(index).map_or(UNKNOWN, |class| class.time(method).ns);
-        if let Some(word) = self.shared.word(index, method).filter(|_| known != UNKNOWN) {
+    /// Records the time of messages that have been counted, in nanoseconds each, and their number.
+    /// Large messages take from their first to their last byte, eager ones as long as their copies.
+    pub(crate) fn record(&mut self, size: MessageSize, method: CopyMethod, time: (u64, u32)) {
+        let (ns, count) = (time.0.saturating_mul(1 << 20) / size.len.max(1) as u64, time.1);
+        self.update(size.class, |class| class.record(method, (ns, count)));
+        let known = self.classes.get(size.class).map_or(UNKNOWN, |class| class.time(method).ns);
+        let word = shared_time(&self.shared, size.class, method);
+        if let Some(word) = word.filter(|_| known != UNKNOWN) {
             // A store fetches the cache line from another rank, and later stores wait for it.
             if word.load(Relaxed).abs_diff(known) > known / 8 {
                 word.store(known, Relaxed);
             }
         }
-        choices
     }
 
-    /// Records that `method` failed for a message of `len` bytes. Returns the choices for the next
-    /// messages.
-    pub(crate) fn fail(&mut self, len: usize, method: CopyMethod) -> CopyChoices {
-        self.update(class_of(len), |class| {
+    /// Records that `method` failed for a message.
+    pub(crate) fn fail(&mut self, size: MessageSize, method: CopyMethod) {
+        self.update(size.class, |class| {
             class.trial = class.trial.filter(|trial| trial.method != method);
             let retry_at = class.messages + RETRY.1;
-            class.set(method, MethodTime::new(UNKNOWN, retry_at, retry_at));
+            class.set(method, MethodTime { ns: UNKNOWN, retry_at, early_at: retry_at });
         })
     }
 
-    /// Returns a description of the choice for messages of `len` bytes if all methods have been
+    /// Returns a description of the choice for messages of a size class if all methods have been
     /// tried and the choice has changed since the last call: the sizes of the messages, and the
     /// method with the measured rates.
-    pub(crate) fn new_choice(&mut self, len: usize) -> Option<(String, String)> {
-        let index = class_of(len);
-        let from = 16_usize << index;
-        if index + 1 == LARGE {
-            return self.new_choice_in(index, format_args!("of {from} KiB and more"));
-        }
-        self.new_choice_in(index, format_args!("of {from} to {} KiB", 2 * from))
-    }
-
-    fn new_choice_in(&mut self, index: usize, sizes: Arguments<'_>) -> Option<(String, String)> {
-        let class = self.classes.get_mut(index)?;
+    pub(crate) fn new_choice(&mut self, size: MessageSize) -> Option<(String, String)> {
+        let class = self.classes.get_mut(size.class)?;
         let (best, _) = class.best();
-        let is_first_trial =
-            class.trial.is_some_and(|trial| class.time(trial.method).ns == UNKNOWN);
-        let is_tried = !is_first_trial && class.times.iter().all(|time| time.retry_at > 0);
-        if class.reported == Some(best) || !is_tried {
+        let is_first_trial = class.trial.is_some_and(|trial| trial.is_first);
+        let is_tried =
+            !is_first_trial && class.methods.iter().all(|&method| class.time(method).retry_at > 0);
+        if !is_tried || class.reported.replace(best) == Some(best) {
             return None;
         }
-        class.reported = Some(best);
         let rate = |method: &CopyMethod| match class.time(*method).ns {
             UNKNOWN => format!("{} failed", method.name()),
             ns => format!("{} {:.1} GB/s", method.name(), (1 << 20) as f64 / ns as f64),
         };
-        let is_other = |method: &&_| **method != best && class.time(**method).retry_at != NEVER;
-        let others = METHODS.iter().filter(is_other).map(rate).collect::<Vec<_>>().join(", ");
-        Some((sizes.to_string(), format!("{} ({others})", rate(&best))))
+        let others = class.methods.iter().filter(|&&method| method != best).map(rate);
+        let others = others.collect::<Vec<_>>().join(", ");
+        Some((size.description(), format!("{} ({others})", rate(&best))))
     }
 
-    fn update(&mut self, index: usize, change: impl FnOnce(&mut ClassTimes)) -> CopyChoices {
-        let Some(class) = self.classes.get_mut(index) else { return self.choices };
+    fn update(&mut self, index: usize, change: impl FnOnce(&mut ClassTimes)) {
+        let Some(class) = self.classes.get_mut(index) else { return };
         let before = class.best().0;
         change(class);
         let (best, ns) = class.best();
@@ -449,20 +364,10 @@ impl CopyTimes {
                 self.choices.set(other, class.best().0, tried);
             }
         }
-        self.choices
     }
 }
 
 impl ClassTimes {
-    /// Starts with the times `known` of another pair of ranks, of which 0 is none. Returns false if
-    /// all are 0.
-    fn adopt(&mut self, known: [u64; METHODS.len()]) -> bool {
-        for (time, ns) in self.times.iter_mut().zip(known).filter(|&(_, ns)| ns > 0) {
-            *time = MethodTime::new(ns, self.retry, self.retry);
-        }
-        known.iter().any(|&ns| ns > 0)
-    }
-
     fn time(&self, method: CopyMethod) -> MethodTime {
         self.times.get(method as usize).copied().unwrap_or_default()
     }
@@ -481,17 +386,15 @@ impl ClassTimes {
     fn due(&self) -> Option<CopyMethod> {
         let best = self.best().0;
         let is_due = |method| method != best && self.time(method).retry_at <= self.messages;
-        METHODS
-            .into_iter()
-            .filter(|&method| is_due(method))
-            .min_by_key(|&at| self.time(at).retry_at)
+        let due = self.methods.iter().copied().filter(|&method| is_due(method));
+        due.min_by_key(|&method| self.time(method).retry_at)
     }
 
     /// Makes the next trial of a method due, because it has become faster for another size, and
     /// ends the trial of another method.
     fn renew(&mut self, method: CopyMethod) {
         let known = self.time(method);
-        if known.retry_at != NEVER {
+        if self.methods.contains(&method) {
             self.set(method, MethodTime { retry_at: known.retry_at.min(self.messages), ..known });
             self.trial = self.trial.filter(|trial| trial.method == method);
         }
@@ -513,7 +416,8 @@ impl ClassTimes {
             let lost = trial.ns.saturating_sub(best).saturating_mul(u64::from(trial.used));
             let cost = (lost.saturating_mul(RETRY_COST) / best.max(1)).clamp(self.retry, RETRY.1);
             let early_at = self.messages + (cost / HASTE).max(self.retry);
-            self.set(method, MethodTime::new(trial.ns, self.messages + cost, early_at));
+            let retry_at = self.messages + cost;
+            self.set(method, MethodTime { ns: trial.ns, retry_at, early_at });
         } else {
             self.set(method, MethodTime { ns: smoothed(known.ns, (ns, count)), retry_at, ..known });
         }

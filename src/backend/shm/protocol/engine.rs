@@ -21,7 +21,7 @@
 //! fragments that a receiver reads directly, `liveness` ranks that died or left; locks are in
 //! `transport`.
 
-use super::copy_choice::CopyMethod;
+use super::copy_method::CopyMethod;
 use super::pipeline::fragments_of;
 use crate::backend::match_queues::{Matcher, PostedReceive};
 use crate::backend::op_table::Operations;

@@ -7,12 +7,18 @@
 //! - `recv_fast`: fast path for receives, without an operation object
 //! - `pipeline`: large messages in fragments
 //! - `cma`: fragments that the receiver reads from the sender's memory
-//! - `copy_choice`: choice of the copy method from measured times
+//! - `copy_method`: methods by which large messages are copied
+//! - `exchange`: numbers and directions of large messages
+//! - `link_times`: measurement of the messages from a rank
 //! - `transfer_times`: time per message of large messages
+//! - `copy_choice`: choice of the copy method from measured times
 
 pub(super) mod cma;
 pub(super) mod copy_choice;
+pub(super) mod copy_method;
 pub(super) mod engine;
+pub(super) mod exchange;
+pub(super) mod link_times;
 pub(super) mod pipeline;
 pub(super) mod recv_fast;
 pub(super) mod rx;

@@ -9,7 +9,7 @@
 //! unrequested fragments to its own memory, so a waiting message never occupies a cell.
 
 use super::cma::half;
-use super::copy_choice::CopyMethod;
+use super::copy_method::CopyMethod;
 use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::backend::shm::memory::cells::{CELL, CellPool};

@@ -10,8 +10,8 @@
 
 use super::engine::{Engine, ShmOperation, done, fitting, rank_of};
 use super::rx::PREFETCH_AFTER;
+use super::transfer_times::EagerCopy;
 use crate::backend::shm::memory::ring::RecordKind;
-use crate::backend::shm::peer::EagerCopy;
 use crate::runtime::component::{Completion, OpId, Selector};
 use crate::sys::memory::buf::Region;
 

@@ -1,18 +1,18 @@
 //! Receiving side of the protocol: handles records read from rings.
 
-use super::copy_choice::CopyMethod;
+use super::copy_method::CopyMethod;
 use super::engine::{
     Arrival, CmaProgress, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation,
     done, fitting, rank_of,
 };
+use super::exchange::LargeHeader;
 use super::pipeline::{FILLED_BIT, FRAGMENT, LONG, fragments_of};
-use super::transfer_times::{LargeHeader, TransferEnd};
+use super::transfer_times::{EagerCopy, TransferEnd};
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::backend::p2p::P2pEngine;
 use crate::backend::shm::memory::cells::CellMemory;
 use crate::backend::shm::memory::ring::{ORDINARY, RecordKind, RingRecord};
 use crate::backend::shm::memory::segment::PeerState;
-use crate::backend::shm::peer::EagerCopy;
 use crate::error::is_status;
 use crate::runtime::component::{OpId, RecvReduction};
 use crate::runtime::explain;
@@ -315,8 +315,8 @@ impl Engine {
         let PipelineReceive { into, word, size, begun_ns, method, .. } = long;
         if matches!(into, Into::Posted(_) | Into::Kept(_, None)) {
             let is_awaited = begun_ns != 0 && self.matcher.has_posted(from);
-            let new_choice = link.end_transfer(size, TransferEnd { method, begun_ns, is_awaited });
-            new_choice.into_iter().for_each(|choice| explain_copies(source, choice));
+            let ended = TransferEnd { len: size, method, begun_ns, is_awaited };
+            link.end_transfer(ended).into_iter().for_each(|choice| explain_copies(source, choice));
         }
         match into {
             Into::Taken(_) => {}
@@ -494,8 +494,8 @@ impl Engine {
         if let Some(link) = self.peers.link_mut(taken.source) {
             let CmaProgress { method, begun_ns, .. } = taken.help;
             let is_awaited = begun_ns != 0 && self.matcher.has_posted(rank_of(taken.source));
-            let new_choice =
-                link.end_transfer(taken.want, TransferEnd { method, begun_ns, is_awaited });
+            let ended = TransferEnd { len: taken.want, method, begun_ns, is_awaited };
+            let new_choice = link.end_transfer(ended);
             new_choice.into_iter().for_each(|choice| explain_copies(taken.source, choice));
         }
         self.operations.finish(id, done(taken.source, fitting(size, into), taken.word, size));

@@ -1,16 +1,19 @@
-//! Time per message of the large messages from a rank.
+//! Time per message of the messages from a rank.
 //!
-//! A message that is alone takes from its first to its last byte. The messages of a burst overlap
-//! or follow each other, so none of them has a time of its own: the first one waits for the sender,
-//! and messages that advance in turn end close together. Their time is the average over several. It
-//! counts the messages that this rank has sent to the other one in the meantime, too. Else a method
-//! would seem fast with which the messages of one direction wait for those of the other.
+//! A large message that is alone takes from its first to its last byte. The messages of a burst
+//! overlap or follow each other, so none of them has a time of its own: the first one waits for the
+//! sender, and messages that advance in turn end close together. Their time is the average over
+//! several. It counts the messages that this rank has sent to the other one in the meantime, too.
+//! Otherwise a method that delays the messages of the other direction would seem fast.
 
-use super::copy_choice::CopyMethod;
+use super::copy_choice::MessageSize;
+use super::copy_method::CopyMethod;
+use crate::backend::shm::memory::ring::{Consumer, ORDINARY, RingRecord};
+use crate::sys::sync::wait::now_ns;
 
-/// Number of messages over which the time of the messages of a burst is averaged, if no other one
-/// is in progress then. If messages overlap, the average is over the burst, up to `WINDOW`.
+/// Number of messages of a burst over which their time is averaged if they do not overlap.
 pub(super) const AVERAGED: u32 = 8;
+/// Maximum of that number if they overlap.
 const WINDOW: u32 = 64;
 /// The time between two messages belongs to the second one if it is at most this many times the
 /// time from its first to its last byte, and the receiver has waited: a receive was already posted,
@@ -52,132 +55,10 @@ pub(crate) struct TransferTimes {
     sent: u32,
 }
 
-/// Maximum number of bytes of large messages to a rank after its last large message if messages are
-/// taken to travel in both directions: a large window.
-const EXCHANGED: usize = 16 << 20;
-
-/// Number of bits of the number of a large message.
-const NUMBER_BITS: u32 = 14;
-/// Positions of the fields of `LargeHeader` in a word of a record. `size` is in the bits below.
-const RECEIVED_BIT: u32 = 32;
-const NUMBER_BIT: u32 = RECEIVED_BIT + NUMBER_BITS;
-const METHOD_BIT: u32 = NUMBER_BIT + NUMBER_BITS;
-
-/// Word that a rank sends with a large message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LargeHeader {
-    /// Number of bytes, or number of fragments that follow without a clear to send.
-    pub(crate) size: u32,
-    pub(crate) method: CopyMethod,
-    /// Number of the message among the large messages from its sender to its receiver.
-    number: u16,
-    /// Number of the last message from its receiver that its sender had received before.
-    received: u16,
-}
-
-impl LargeHeader {
-    pub(crate) fn of(word: u64) -> LargeHeader {
-        let number_at = |bit| (word >> bit) as u16 & number_of(u16::MAX);
-        LargeHeader {
-            size: word as u32,
-            method: CopyMethod::of(word >> METHOD_BIT),
-            number: number_at(NUMBER_BIT),
-            received: number_at(RECEIVED_BIT),
-        }
-    }
-
-    fn word(self) -> u64 {
-        u64::from(self.size)
-            | u64::from(self.received) << RECEIVED_BIT
-            | u64::from(self.number) << NUMBER_BIT
-            | (self.method as u64) << METHOD_BIT
-    }
-}
-
-/// Returns the number of the message that is the `count`th one: numbers wrap around.
-fn number_of(count: u16) -> u16 {
-    count % (1 << NUMBER_BITS)
-}
-
-/// State of whether large messages travel in both directions between this rank and another one.
-/// Each rank numbers its large messages to the other one. Each message has its number and that of
-/// the last message that its sender had received before. If that is not the last one that this rank
-/// has sent, both were sent at the same time.
-#[derive(Default)]
-pub(crate) struct Exchange {
-    is_on: bool,
-    /// Number of the last large message to the other rank, and of the last one that has arrived
-    /// from it.
-    sent: u16,
-    arrived: u16,
-    /// Value of `arrived` when the last transfer from the other rank ended.
-    received: u16,
-    /// Number of bytes of large messages to the other rank since its last one.
-    bytes: usize,
-    /// Time at which the start of the last large message began; 0 if it is not known or a message
-    /// has arrived since.
-    started_ns: u64,
-    /// Time that the start took this rank.
-    start_ns: u64,
-}
-
-impl Exchange {
-    pub(crate) fn is_on(&self) -> bool {
-        self.is_on
-    }
-
-    /// Returns the number of the next large message to the other rank.
-    pub(crate) fn next(&self) -> u16 {
-        number_of(self.sent + 1)
-    }
-
-    /// Returns the number of the last message that has arrived from the other rank.
-    pub(crate) fn arrived(&self) -> u16 {
-        self.arrived
-    }
-
-    /// Returns the number of the next message from the other rank.
-    pub(crate) fn next_arrival(&self) -> u16 {
-        number_of(self.arrived + 1)
-    }
-
-    /// Returns the word that the next large message to the other rank has.
-    pub(crate) fn announce(&self, size: u32, method: CopyMethod) -> u64 {
-        LargeHeader { size, method, number: self.next(), received: self.received }.word()
-    }
-
-    /// Records that a large message from the other rank arrives. `has_sends` is true if messages to
-    /// that rank are in progress.
-    pub(crate) fn arrive(&mut self, message: LargeHeader, has_sends: bool) {
-        self.arrived = message.number;
-        self.is_on = has_sends || message.received != self.sent;
-        self.bytes = 0;
-    }
-
-    /// Records that a transfer from the other rank has ended.
-    pub(crate) fn receive(&mut self) {
-        self.received = self.arrived;
-    }
-
-    /// Records that a large message of `len` bytes to the other rank has been started. That began
-    /// at `started_ns` and took `ns` nanoseconds; both are 0 if it was not measured.
-    pub(crate) fn send(&mut self, len: usize, (started_ns, ns): (u64, u64)) {
-        self.sent = self.next();
-        self.bytes = self.bytes.saturating_add(len);
-        self.is_on &= self.bytes <= EXCHANGED;
-        (self.started_ns, self.start_ns) = (started_ns, ns);
-    }
-
-    /// Returns when this rank has started the message of its own that a message which arrives now
-    /// crosses, and how long that took; both are 0 if there is none.
-    pub(crate) fn take_start(&mut self) -> (u64, u64) {
-        let started_ns = std::mem::take(&mut self.started_ns);
-        if self.is_on && started_ns > 0 { (started_ns, self.start_ns) } else { (0, 0) }
-    }
-}
-
 /// A transfer that has ended.
 pub(crate) struct TransferEnd {
+    /// Number of bytes.
+    pub(crate) len: usize,
     pub(crate) method: CopyMethod,
     /// Argument of [`TransferTimes::begin`].
     pub(crate) begun_ns: u64,
@@ -186,8 +67,8 @@ pub(crate) struct TransferEnd {
 }
 
 impl TransferTimes {
-    /// Returns true if the next transfer is to be timed: `is_sample` of the first message of a
-    /// burst. In a burst that does not end, some messages by their `number` decide, too.
+    /// Returns true if the next transfer is to be timed. The `is_sample` of a burst's first message
+    /// decides, and that of every 1024th `number`.
     pub(crate) fn is_timed(&mut self, number: u16, is_sample: bool) -> bool {
         if self.in_progress == 0 || number % 1024 == 0 {
             self.is_timed = is_sample;
@@ -214,7 +95,7 @@ impl TransferTimes {
         self.sent = self.sent.wrapping_add(1);
     }
 
-    /// Records that a transfer has ended without its last bytes.
+    /// Records the end of a transfer that has no measured time.
     pub(crate) fn break_off(&mut self) {
         self.in_progress = self.in_progress.saturating_sub(1);
         (self.last, self.first) = (Instant::default(), None);
@@ -230,7 +111,7 @@ impl TransferTimes {
         is_exchange: bool,
         clock: impl FnOnce() -> u64,
     ) -> Option<(u64, u32)> {
-        let TransferEnd { method, begun_ns, is_awaited } = *ended;
+        let TransferEnd { method, begun_ns, is_awaited, .. } = *ended;
         if begun_ns == 0 {
             self.break_off();
             return None;
@@ -271,6 +152,30 @@ impl TransferTimes {
         let wait = begun_ns.saturating_sub(self.started_ns);
         let wait = if self.started_ns > 0 && wait <= MOST_WAIT * time { wait } else { 0 };
         Some(if is_exchange { ((time + wait) / 2, 1) } else { (time, 1) })
+    }
+}
+
+/// Measurement of the two copies of an eager message.
+pub(crate) struct EagerCopy {
+    pub(super) size: MessageSize,
+    pub(super) method: CopyMethod,
+    pub(super) sender_ns: u64,
+    pub(super) begun_ns: u64,
+}
+
+impl EagerCopy {
+    /// Begins the copy of the eager message in `record`, the next record of `consumer`, to its
+    /// receive buffer. Returns `None` if its copies are not measured.
+    #[inline(always)] // row: shm_send_recv_8
+    pub(crate) fn begin(consumer: &Consumer, record: &RingRecord) -> Option<EagerCopy> {
+        if record.payload.len() <= ORDINARY { None } else { Self::measured(consumer, record) }
+    }
+
+    #[inline(never)]
+    fn measured(consumer: &Consumer, record: &RingRecord) -> Option<EagerCopy> {
+        let [sender_ns, method] = consumer.copied();
+        let (size, method) = (MessageSize::eager(record.payload.len()), CopyMethod::of(method));
+        (sender_ns > 0).then(|| EagerCopy { size, method, sender_ns, begun_ns: now_ns() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sending side of the protocol: writes queued records to the ring of each rank as space permits.
 //! The fragments of large messages are in `pipeline`.
 
-use super::copy_choice::CopyMethod;
+use super::copy_method::CopyMethod;
 use super::engine::{ControlRecord, Engine, Receive, Send, SendStage, ShmOperation, done};
 use super::pipeline::LONG;
 use super::rx::explain_copies;

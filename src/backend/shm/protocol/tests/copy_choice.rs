@@ -1,5 +1,6 @@
 //! Tests of `copy_choice`, with scripted times.
 
+use super::MessageSize as Size;
 use super::*;
 use crate::backend::shm::memory::segment::TIMES_BYTES;
 use crate::backend::shm::protocol::pipeline::FRAGMENT;
@@ -15,13 +16,13 @@ fn transfer(
 ) -> (u64, [u64; 4]) {
     let (mut total, mut used) = (0, [0; 4]);
     for number in 0..count {
-        let method = times.choices().method(len);
+        let method = times.choices.method(len);
         let ns = time(method, number);
         (total, used[method as usize]) = (total + ns, used[method as usize] + 1);
-        let is_timed = times.choices().is_timed(len, number as u16);
-        times.count_message(len);
+        let is_timed = times.choices.is_timed(len, number as u16);
+        times.count(Size::large(len), 1);
         if is_timed {
-            times.record(len, method, (ns, 1));
+            times.record(Size::large(len), method, (ns, 1));
         }
     }
     (total, used)
@@ -79,10 +80,14 @@ fn a_window_that_tries_a_slower_method_is_rare() {
     let mut windows = |count: u64| {
         let mut used = [0; 4];
         for _ in 0..count {
-            let method = times.choices().method(len);
+            let method = times.choices.method(len);
             used[method as usize] += 1;
-            (0..64).for_each(|_| times.count_message(len));
-            times.record(len, method, (if method == Get { 10_000 } else { 20_000 }, 64));
+            times.count(Size::large(len), 64);
+            times.record(
+                Size::large(len),
+                method,
+                (if method == Get { 10_000 } else { 20_000 }, 64),
+            );
         }
         used
     };
@@ -113,12 +118,12 @@ fn a_change_of_the_fastest_time_renews_the_trials_early() {
         let (mut times, mut retries, mut count) = (CopyTimes::new(None), 0, 0);
         // Trials of Cells in windows of 64 messages are expensive.
         let window = |times: &mut CopyTimes, ns: [u64; 2]| {
-            let method = times.choices().method(1 << 17);
-            (0..64).for_each(|_| times.count_message(1 << 17));
-            times.record(1 << 17, method, (ns[usize::from(method == Cells)], 64));
+            let method = times.choices.method(1 << 17);
+            times.count(Size::large(1 << 17), 64);
+            times.record(Size::large(1 << 17), method, (ns[usize::from(method == Cells)], 64));
             method
         };
-        while retries < 100 || times.choices().method(1 << 17) == Cells {
+        while retries < 100 || times.choices.method(1 << 17) == Cells {
             retries += u32::from(window(&mut times, [10_000, 19_000]) == Cells);
         }
         while window(&mut times, [10_000 + slower, 8_000]) != Cells {
@@ -135,9 +140,9 @@ fn a_change_of_the_fastest_time_renews_the_trials_early() {
 fn a_disturbed_window_does_not_end_a_trial() {
     let (mut times, len) = (CopyTimes::new(None), 1 << 17);
     let mut window = |ns: u64| {
-        let method = times.choices().method(len);
-        (0..64).for_each(|_| times.count_message(len));
-        times.record(len, method, (if method == Cells { ns } else { 20_000 }, 64));
+        let method = times.choices.method(len);
+        times.count(Size::large(len), 64);
+        times.record(Size::large(len), method, (if method == Cells { ns } else { 20_000 }, 64));
         method
     };
     while window(30_000) != Cells {}
@@ -154,7 +159,7 @@ fn the_choice_follows_a_rank_that_moves() {
     let near = |method, _| if method == Cells { 5_000 } else { 12_000 };
     let far = |method, _| if method == Cells { 30_000 } else { 12_000 };
     transfer(&mut times, 100_000, 500, near);
-    assert_eq!(times.choices().method(100_000), Cells);
+    assert_eq!(times.choices.method(100_000), Cells);
     let (_, used) = transfer(&mut times, 100_000, 500, far);
     assert!(used[Cells as usize] < 200, "{used:?}");
     let (_, used) = transfer(&mut times, 100_000, 20_000, near);
@@ -190,10 +195,10 @@ fn single_delays_do_not_change_the_choice() {
 fn a_method_that_fails_is_rarely_chosen() {
     let mut times = CopyTimes::new(None);
     for _ in 0..100 {
-        let method = times.choices().method(20_000);
+        let method = times.choices.method(20_000);
         match method {
-            Cells => times.record(20_000, method, (9_000, 1)),
-            failing => times.fail(20_000, failing),
+            Cells => times.record(Size::large(20_000), method, (9_000, 1)),
+            failing => times.fail(Size::large(20_000), failing),
         };
     }
     let (_, used) = transfer(&mut times, 20_000, 1000, |_, _| 9_000);
@@ -206,16 +211,20 @@ fn a_new_choice_is_described_once() {
     let far = |method, _| if method == Split { 10_000 } else { 20_000 };
     for number in 1..12 {
         transfer(&mut times, 1 << 20, 1, far);
-        assert_eq!(times.new_choice(1 << 20), None, "message {number} is of the first trials");
+        assert_eq!(
+            times.new_choice(Size::large(1 << 20)),
+            None,
+            "message {number} is of the first trials"
+        );
     }
     transfer(&mut times, 1 << 20, 1, far);
     let text = "cma_split 104.9 GB/s (cells 52.4 GB/s, cma_get 52.4 GB/s, cells_nt 52.4 GB/s)";
     let sizes = "of 1024 to 2048 KiB";
-    assert_eq!(times.new_choice(1 << 20), Some((sizes.to_owned(), text.to_owned())));
+    assert_eq!(times.new_choice(Size::large(1 << 20)), Some((sizes.to_owned(), text.to_owned())));
     transfer(&mut times, 1 << 20, 1000, far);
-    assert_eq!(times.new_choice(1 << 20), None);
-    times.fail(1 << 20, Split);
-    let (_, text) = times.new_choice(1 << 20).expect("a change");
+    assert_eq!(times.new_choice(Size::large(1 << 20)), None);
+    times.fail(Size::large(1 << 20), Split);
+    let (_, text) = times.new_choice(Size::large(1 << 20)).expect("a change");
     assert!(text.starts_with("cells ") && text.contains("cma_split failed"), "{text}");
 }
 
@@ -223,17 +232,23 @@ fn a_new_choice_is_described_once() {
 fn a_choice_is_described_while_a_known_method_is_tried_again() {
     let (mut times, len) = (CopyTimes::new(None), 16 << 10);
     // Another pair has measured one method, whose next trial is due after that of the other one.
-    let class = &mut times.classes[eager_class_of(len)];
+    let class = &mut times.classes[Size::eager(len).class];
     class.messages = 1;
-    class.set(Cells, MethodTime::new(672_000, 2, 2));
+    class.set(Cells, MethodTime { ns: 672_000, retry_at: 2, early_at: 2 });
     let described = (0..8).find_map(|_| {
-        let (method, _) = times.choices().eager(len, 0);
+        let (method, _) = times.choices.eager(len, 0);
         let ns = if method == Cells { 10_500 } else { 10_000 };
-        times.record_eager(len, method, ns).1
+        record_eager(&mut times, len, method, ns);
+        times.new_choice(Size::eager(len))
     });
     let (sizes, text) = described.expect("a choice");
     assert!(sizes == "of 8 to 16 KiB" && text.starts_with("cells_nt "), "{sizes}: {text}");
-    assert!(times.classes[eager_class_of(len)].trial.is_some());
+    assert!(times.classes[Size::eager(len).class].trial.is_some());
+}
+
+fn record_eager(times: &mut CopyTimes, len: usize, method: CopyMethod, ns: u64) {
+    times.count(Size::eager(len), EAGER_SAMPLE);
+    times.record(Size::eager(len), method, (ns, 1));
 }
 
 /// Sends `count` eager messages of `len` bytes; see `transfer`.
@@ -245,11 +260,11 @@ fn send_eager(
 ) -> (u64, [u64; 4]) {
     let (mut measured, mut used) = (0, [0; 4]);
     for number in 0..count {
-        let (method, is_measured) = times.choices().eager(len, number);
+        let (method, is_measured) = times.choices.eager(len, number);
         used[method as usize] += 1;
         if is_measured {
             measured += 1;
-            times.record_eager(len, method, time(method));
+            record_eager(times, len, method, time(method));
         }
     }
     (measured, used)
@@ -263,8 +278,8 @@ fn eager_messages_use_the_faster_stores() {
     let (measured, used) = send_eager(&mut times, 8 << 10, 10_000, far);
     assert!(used[CellsNt as usize] > 9_600 && measured == 323, "{measured}, {used:?}");
     // Messages of other sizes have not been sent.
-    assert_eq!(times.choices().eager(3 << 10, 0), (Cells, true));
-    assert_eq!(times.choices().method(1 << 20), Cells);
+    assert_eq!(times.choices.eager(3 << 10, 0), (Cells, true));
+    assert_eq!(times.choices.method(1 << 20), Cells);
     let (measured, used) = send_eager(&mut times, 8 << 10, 200_000, near);
     assert!(used[CellsNt as usize] < 140_000 && measured == 6452, "{measured}, {used:?}");
     let (_, used) = send_eager(&mut times, 8 << 10, 10_000, far);
@@ -294,6 +309,7 @@ fn a_pair_starts_with_the_times_of_another_pair() {
 
 #[test]
 fn each_size_class_has_its_own_choice() {
+    let class_of = |len| Size::large(len).class;
     let lens = [0, 16 << 10, 32 << 10, 64 << 10, 4 << 20, usize::MAX];
     assert_eq!(lens.map(class_of), [0, 0, 1, 2, 8, 8]);
     assert_eq!([(32 << 10) - 1, (64 << 10) - 1, (4 << 20) - 1].map(class_of), [0, 1, 7]);
@@ -314,7 +330,7 @@ fn each_size_class_has_its_own_choice() {
 fn a_third_of_the_messages_of_a_settled_choice_is_timed() {
     let mut choices = CopyChoices::default();
     assert!((0..100).all(|number| choices.is_timed(1 << 20, number)), "nothing is known");
-    choices.set(class_of(1 << 20), Get, None);
+    choices.set(Size::large(1 << 20).class, Get, None);
     assert!(choices.is_timed(1 << 19, 20), "another size");
     let is_timed = |number: &u16| choices.is_timed(1 << 20, *number);
     assert_eq!((0..u16::MAX).filter(is_timed).count() / 1000, 21);
@@ -326,6 +342,6 @@ fn a_third_of_the_messages_of_a_settled_choice_is_timed() {
         let longest = longest.max();
         assert!(longest < Some(200), "{longest:?}, period {period}");
     }
-    choices.set(class_of(1 << 20), Get, Some(Split));
+    choices.set(Size::large(1 << 20).class, Get, Some(Split));
     assert!((0..100).all(|number| choices.is_timed(1 << 20, number)), "a trial");
 }

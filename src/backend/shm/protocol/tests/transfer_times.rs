@@ -9,89 +9,7 @@ fn end(
     (begun_ns, now): (u64, u64),
     is_awaited: bool,
 ) -> Option<(u64, u32)> {
-    times.end(&TransferEnd { method, begun_ns, is_awaited }, false, || now)
-}
-
-/// Else the sender would keep a choice that nobody measures.
-#[test]
-fn an_exchange_ends_with_many_bytes_in_one_direction() {
-    let mut exchange = Exchange::default();
-    let send = |exchange: &mut Exchange| {
-        exchange.send(1 << 20, (0, 0));
-        exchange.is_on()
-    };
-    assert!(!send(&mut exchange));
-    for _ in 0..3 {
-        exchange.arrive(next(&Exchange::default()), false);
-        assert!((0..16).all(|_| send(&mut exchange)));
-        assert!(!send(&mut exchange));
-    }
-}
-
-/// Messages of two ranks that answer each other, and messages that cross each other, of which each
-/// is sent without knowing the other one. This does not depend on when a send completes.
-#[test]
-fn an_exchange_is_two_messages_that_cross_each_other() {
-    let (mut one, mut other) = (Exchange::default(), Exchange::default());
-    let pass = |from: &mut Exchange, to: &mut Exchange, message| {
-        to.arrive(message, false);
-        to.receive();
-        (from.is_on(), to.is_on())
-    };
-    // Numbers wrap around within these messages.
-    for _ in 0..1 << NUMBER_BITS {
-        let message = send(&mut one, 0);
-        assert_eq!(pass(&mut one, &mut other, message), (false, false));
-        let message = send(&mut other, 0);
-        assert_eq!(pass(&mut other, &mut one, message), (false, false));
-    }
-    for _ in 0..3 {
-        let messages = (send(&mut one, 1_000), send(&mut other, 900));
-        pass(&mut one, &mut other, messages.0);
-        assert_eq!(pass(&mut other, &mut one, messages.1), (true, true));
-        let starts = [one.take_start(), one.take_start(), other.take_start()];
-        assert_eq!(starts, [(1_000, 300), (0, 0), (900, 300)]);
-    }
-    let message = send(&mut one, 1_000);
-    assert_eq!(pass(&mut one, &mut other, message), (true, false), "the other one knows first");
-    one.arrive(next(&other), true);
-    assert!(one.is_on(), "sends are in progress");
-}
-
-fn next(exchange: &Exchange) -> LargeHeader {
-    LargeHeader::of(exchange.announce(1 << 20, Get))
-}
-
-/// Starts the next message and returns its word, as its receiver reads it.
-fn send(exchange: &mut Exchange, started_ns: u64) -> LargeHeader {
-    let message = next(exchange);
-    exchange.send(1 << 20, (started_ns, if started_ns > 0 { 300 } else { 0 }));
-    message
-}
-
-/// The receiver takes the number of a message from its record. A receiver that counted messages
-/// would take all later ones for an exchange after the first one that only one of them counts.
-#[test]
-fn a_message_that_is_not_counted_does_not_make_an_exchange() {
-    let (mut one, mut other) = (Exchange::default(), Exchange::default());
-    send(&mut one, 0);
-    let message = send(&mut one, 0);
-    other.arrive(message, false);
-    other.receive();
-    one.arrive(send(&mut other, 0), false);
-    assert!(!one.is_on());
-}
-
-#[test]
-fn a_word_has_all_values() {
-    for number in [0, 1, number_of(u16::MAX)] {
-        for method in [Cells, CopyMethod::CellsNt] {
-            let received = number ^ 5;
-            let message = LargeHeader { size: u32::MAX, method, number, received };
-            assert_eq!(LargeHeader::of(message.word()), message);
-            assert_eq!(LargeHeader::of(LargeHeader { size: 0, ..message }.word()).size, 0);
-        }
-    }
+    times.end(&TransferEnd { len: 0, method, begun_ns, is_awaited }, false, || now)
 }
 
 fn window(times: &mut TransferTimes, begun_ns: u64, ends: &[u64]) -> Vec<Option<(u64, u32)>> {
@@ -122,7 +40,7 @@ fn a_message_alone_in_an_exchange_takes_half_of_the_time() {
     for (started_ns, begun_ns, ns) in [(0, 1_000, 450), (3_800, 4_000, 550), (6_000, 9_000, 450)] {
         times.begin(begun_ns, started_ns);
         (0..started_ns % 3).for_each(|_| times.count_sent());
-        let ended = TransferEnd { method: Get, begun_ns, is_awaited: false };
+        let ended = TransferEnd { len: 0, method: Get, begun_ns, is_awaited: false };
         assert!(times.is_last(&ended));
         assert_eq!(times.end(&ended, true, || begun_ns + 900), Some((ns, 1)));
     }
