@@ -91,16 +91,20 @@ impl Samples {
         self.summary_of(|sample| sample.regime == regime)
     }
 
-    /// Returns the median, over all rounds, of the time of these samples divided by that of `other`
-    /// in a regime, and the number of rounds. Only rounds with enough samples of both count, or all
-    /// samples together if there is no such round. Load that lasts for a round slows both down, so
-    /// it hardly changes the median.
+    /// Returns the median, over the rounds of a regime, of the time of these samples divided by that
+    /// of `other`, and the number of these rounds. A round is of the regime that most of its samples
+    /// have, and counts if there are enough. If no round counts, all samples together give the
+    /// ratio. Load that lasts for a round slows both down, so it hardly changes the median.
     pub(crate) fn ratio(&self, other: &Samples, regime: Regime) -> Option<(f64, usize)> {
         let rounds = 0..=self.0.last()?.round;
         let of_round = |round| {
-            let is_it = |sample: &Sample| sample.regime == regime && sample.round == round;
-            let both = (self.summary_of(is_it)?, other.summary_of(is_it)?);
-            (both.0.count.min(both.1.count) >= FEW).then(|| both.0.p10 / both.1.p10)
+            let p10 = |samples: &Samples| {
+                let all = samples.0.iter().filter(|sample| sample.round == round).count();
+                let is_it = |sample: &Sample| sample.regime == regime && sample.round == round;
+                let found = samples.summary_of(is_it)?;
+                (found.count >= FEW && 2 * found.count > all).then_some(found.p10)
+            };
+            Some(p10(self)? / p10(other)?)
         };
         let mut ratios: Vec<f64> = rounds.filter_map(of_round).collect();
         ratios.sort_by(f64::total_cmp);

@@ -94,6 +94,7 @@ impl Rank<'_> {
     /// only.
     fn measure(&mut self, rows: &[Row], wanted: &Comm) -> Outcome<Vec<Line>> {
         let names: Vec<_> = self.sides();
+        let compares_methods = self.peers.iter().any(|peer| matches!(peer, Peer::Method(_)));
         let mut progress = (self.place.rank == 0)
             .then(|| Progress::new(rows.len() * wanted.common.rounds as usize));
         let mut all = vec![vec![Samples::default(); names.len()]; rows.len()];
@@ -106,7 +107,8 @@ impl Rank<'_> {
                 if round == 0 {
                     self.verify()?;
                 }
-                let found = measure::in_turn(self, names.len(), wanted.common.budget())?;
+                let factor = if compares_methods { row.time_factor() } else { 1 };
+                let found = measure::in_turn(self, names.len(), factor * wanted.common.budget())?;
                 sides.iter_mut().zip(found).for_each(|(side, found)| side.append(round, found));
             }
         }

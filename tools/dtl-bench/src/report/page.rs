@@ -19,11 +19,12 @@ const METHOD: &str = "\
   and only batches of the same class are compared. *near* is a round trip below 200 ns, *far* above
   300 ns; virtual machines move between them every few seconds. *any*: the distance was not
   measured.
-- With several rounds (passes over the rows), a ratio is the median of the ratios of the rounds.
+- With several rounds (passes over the rows), a ratio is the median of the ratios of the rounds. A
+  round counts for the distance, *near* or *far*, that most of its batches have.
 - Each rank is pinned to a processor.
 - *latency* is half of a round trip. *bandwidth* is a window of messages (64 up to 64 KiB, 8 up to
   1 MiB, 2 above), until the receiver confirms the last one.
-- A collective begins after a barrier and ends when the last rank returns. With more ranks than
+- A collective begins after a barrier; the largest mean of a rank counts. With more ranks than
   processors, 20 calls in a row are timed, until the last rank returns; the time of one call then
   includes context switches.
 - *pair* is an allocation and its free; *pool*, the same from a pool. *held* is 64 blocks allocated,
@@ -37,7 +38,7 @@ const METHOD: &str = "\
 - The bare prototype (`--vs prototype`) is a small program of two processes in the same run: shared
   memory and copies by the kernel without matching, requests, checks and failure handling, by the
   fastest of five ways at that size and distance. It shows what the memory system allows, and is no
-  peer. Its column has the run with the median value.
+  peer. Its column shows the median run.
 - The automatic choice of the copy method is compared with each method, forced by `DTL_SHM_COPY`, in
   the same processes: the peer is the fastest of them.
 - dtl / peer is below 1 where the library is faster in time, and above 1 where it is faster in GB/s

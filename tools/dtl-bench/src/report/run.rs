@@ -80,7 +80,7 @@ pub(crate) struct Pair {
 pub(crate) const ENOUGH: u64 = 10;
 
 /// Minimum number of rounds for a comparison of the copy methods, if the run has as many.
-pub(crate) const ROUNDS: u64 = 5;
+pub(crate) const ROUNDS: u64 = 9;
 
 /// Row and regime of a run: test, size and regime.
 pub(crate) type Key = (String, Option<u64>, Regime);

@@ -48,12 +48,12 @@ pub(crate) fn text(runs: &[&Run], notes: &Notes) -> String {
     }
     let met = found.iter().filter(|one| one.is_met()).count();
     let mut text = format!(
-        "\n### Targets\n\nA target is the ratio, or the difference, to the fastest peer that the \
-         maintainers aim for. A row between two processes also holds if the library takes at most \
+        "\n### Targets\n\nA target is the maintainers' aim for the ratio, or difference, to the \
+         fastest peer. A row of two processes is also met if the library takes at most \
          {OF_PROTOTYPE} times as long as the bare prototype in the same run. {met} of {} targets are \
          met. Rows with fewer than {ENOUGH} batches are omitted, and rows of copy methods with \
-         fewer than {ROUNDS} rounds. *second run*: the row missed at first \
-         and was measured once more; these values count.",
+         fewer than {ROUNDS} rounds near, or far. *second run*: the row missed at first and was \
+         measured again; the second values count.",
         found.len()
     );
     let crowds: BTreeSet<_> = runs
@@ -89,10 +89,9 @@ fn choice(found: &[Finding]) -> String {
     let is_met = within as f64 >= share * count as f64 && worst <= all;
     format!(
         "\n\nAutomatic choice of the copy method: {within} of {count} rows ({:.0} %) take at most {each} \
-         of the time of the best forced method, and {} at most {all}; the largest ratio is \
-         {worst:.2}. The bound ({:.0} % of the rows, and all) is {}.",
+         of the time of the best forced method; the largest ratio is {worst:.2}. The bound ({:.0} % \
+         within {each}, all within {all}) is {}.",
         100.0 * within as f64 / count as f64,
-        if worst <= all { "all take" } else { "not all take" },
         100.0 * share,
         verdict(is_met)
     )
@@ -304,15 +303,14 @@ fn unseen(runs: &[&Run], found: &[Finding]) -> String {
             let missing: Vec<String> = wanted().filter(is_missing).map(Row::title).collect();
             match missing.len() {
                 0 => None,
-                all if all == wanted().count() => Some(format!("{peer} (no row)")),
-                _ => Some(format!("{peer} (not {})", missing.join(", "))),
+                all if all == wanted().count() => Some(format!("{peer} (all)")),
+                _ => Some(format!("{peer} ({})", missing.join(", "))),
             }
         };
         let peers: Vec<String> = runs.iter().filter_map(of_peer).collect();
         if !peers.is_empty() {
             let (regime, peers) = (regime.name(), peers.join("; "));
-            let _ =
-                write!(text, "\nToo few batches while the processors were {regime}: {peers}.\n");
+            let _ = write!(text, "\nRows with too few batches {regime}: {peers}.\n");
         }
     }
     text

@@ -41,3 +41,19 @@ fn a_ratio_is_the_median_of_rounds() {
     other.push(Regime::Near, 10.0);
     assert_eq!(one.ratio(&other, Regime::Near), Some((3.0, 0)), "too few for a round");
 }
+
+/// In the second round, the processors move from one distance to the other.
+#[test]
+fn a_round_is_of_the_regime_of_most_of_its_samples() {
+    let (mut one, mut other) = (Samples::default(), Samples::default());
+    for (round, near, ratio) in [(0, 0, 1.0), (1, FEW, 4.0), (2, 3 * FEW, 3.0)] {
+        for (samples, ns) in [(&mut one, 10.0 * ratio), (&mut other, 10.0)] {
+            let mut batches = Samples::default();
+            (0..near).for_each(|_| batches.push(Regime::Near, ns));
+            (0..2 * FEW).for_each(|_| batches.push(Regime::Far, 20.0));
+            samples.append(round, batches);
+        }
+    }
+    assert_eq!(one.ratio(&other, Regime::Near), Some((3.0, 1)));
+    assert_eq!(one.ratio(&other, Regime::Far), Some((1.0, 2)));
+}

@@ -86,8 +86,8 @@ fn the_best_peer_counts() {
 fn who_was_not_seen_is_named() {
     let runs = [run("shm", "A", 100.0, 500.0), run_in("far", "shm", "B", 100.0, 110.0)];
     let all = text(&runs, &Notes::default());
-    assert!(all.contains("while the processors were near: B (no row)."), "{all}");
-    assert!(all.contains("while the processors were far: A (no row)."), "{all}");
+    assert!(all.contains("too few batches near: B (all)."), "{all}");
+    assert!(all.contains("too few batches far: A (all)."), "{all}");
 }
 
 #[test]
