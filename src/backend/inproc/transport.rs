@@ -48,7 +48,7 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
     let ranks = usize::try_from(count).unwrap_or(0);
     check_room(ranks)?;
     let sides = (0..ranks).map(|_| RankSlot::new(ranks)).collect();
-    let is_crowded = ranks > process::affinity().len();
+    let is_oversubscribed = ranks > process::affinity().len();
     let boards = Mailboxes::new(ranks);
     let (blamed, parts) = (AtomicUsize::new(0), Parts::default());
     let fabric = Arc::new(InprocShared { size: count, sides, blamed, boards, parts });
@@ -59,7 +59,7 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
         properties: Properties {
             needs_progress: false,
             is_one_node: true,
-            is_oversubscribed: Some(is_crowded),
+            is_oversubscribed: Some(is_oversubscribed),
             ..Properties::new(rank, count, "copies within this process")
         },
     };

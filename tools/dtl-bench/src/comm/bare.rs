@@ -217,9 +217,9 @@ impl Bare {
         let rank = ours.rank as usize;
         let made = if rank == 0 { Some(probe::memory_of(2 * HALF)?) } else { None };
         let address = made.as_ref().map_or([0, 0], |memory| probe::address_of(memory));
-        let address = ours.tell(address, 0)?;
+        let address = ours.bcast_words(address, 0)?;
         let memory = made.map_or_else(|| probe::open(address), Ok)?;
-        let [second] = ours.tell([u64::from(std::process::id())], 1)?;
+        let [second] = ours.bcast_words([u64::from(std::process::id())], 1)?;
         let half = |rank| Half::new(&memory, rank).ok_or("the prototype's memory is too small");
         let mut bare = Bare {
             rank,
@@ -241,7 +241,7 @@ impl Bare {
         let [from, _] = bare.accept();
         let can = u64::from(read_memory(bare.peer, from, &mut bare.tile[..1]).is_ok());
         bare.close();
-        if (ours.tell([can], 0)?, ours.tell([can], 1)?) == ([1], [1]) {
+        if (ours.bcast_words([can], 0)?, ours.bcast_words([can], 1)?) == ([1], [1]) {
             bare.ways.end += 1;
         }
         Ok(bare)

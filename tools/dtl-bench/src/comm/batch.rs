@@ -43,7 +43,7 @@ pub(crate) struct Place {
     pub(crate) rank: i32,
     pub(crate) ranks: i32,
     /// True if there are more ranks than processors, so that ranks take turns.
-    pub(crate) is_crowded: bool,
+    pub(crate) is_oversubscribed: bool,
 }
 
 impl Place {
@@ -99,7 +99,7 @@ impl<E: Endpoint> Repetition<'_, E> {
             Test::Latency => self.latency(repeats),
             Test::Bandwidth | Test::Rate => self.bandwidth(self.row.window()),
             Test::Bidirectional => self.bidirectional(self.row.window()),
-            _ if self.place.is_crowded => self.turns(repeats),
+            _ if self.place.is_oversubscribed => self.in_a_row(repeats),
             _ => self.collective(repeats),
         }
     }
@@ -168,7 +168,7 @@ impl<E: Endpoint> Repetition<'_, E> {
     /// Measures a collective operation if there are more ranks than processors. A rank may then
     /// complete a repetition before others begin it, so all repetitions are timed together, up to
     /// the completion of the last rank.
-    fn turns(&mut self, repeats: usize) -> Outcome<f64> {
+    fn in_a_row(&mut self, repeats: usize) -> Outcome<f64> {
         self.end.barrier()?;
         let begin = Instant::now();
         for _ in 0..repeats {

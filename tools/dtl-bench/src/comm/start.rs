@@ -146,7 +146,7 @@ fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
         peers.extend(Ours::with_each_method()?.into_iter().map(Peer::Method));
     }
     if wanted.vs.contains(&CommPeer::Ucx) {
-        let [first] = ours.tell([u64::from(std::process::id())], 0)?;
+        let [first] = ours.bcast_words([u64::from(std::process::id())], 0)?;
         peers.push(Peer::Ucx(Ucx::new(ours.rank, first)?));
     }
     if wanted.vs.contains(&CommPeer::Prototype) {
@@ -190,8 +190,11 @@ fn one(
         return Err("one rank has nobody to talk to: start two or more, -n 2".to_owned());
     }
     let processors = machine::shared_processors();
-    let place =
-        Place { rank: ours.rank, ranks: ours.size, is_crowded: ours.size as usize > processors };
+    let place = Place {
+        rank: ours.rank,
+        ranks: ours.size,
+        is_oversubscribed: ours.size as usize > processors,
+    };
     if !wanted.place.no_pin {
         machine::pin(place.rank as usize);
     }
@@ -200,7 +203,7 @@ fn one(
     let mut head = head(wanted, &ours, peers.first(), (processors, probe.as_ref().err()));
     head["round_trip_ns"] = round_trip.map(f64::round).into();
     if place.rank == 0 {
-        if place.is_crowded {
+        if place.is_oversubscribed {
             complain!(
                 "dtl-bench: {} ranks on {processors} processor(s): they wait for each other's \
                  turn, and values say how well that goes",
