@@ -111,7 +111,7 @@ fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Started
         }
     }
     let how = comm.choose(args);
-    if let Some(mailboxes) = comm.mailboxes.as_ref().filter(|_| how == Algorithm::Flat) {
+    if let Some(mailboxes) = comm.mailboxes.as_ref().filter(|_| how == Algorithm::Mailbox) {
         return comm.prepare_flat(args, mailboxes);
     }
     begin_by_steps(comm, how, args)

@@ -435,7 +435,7 @@ fn selection(lines: &mut Vec<String>) {
                     let is_listed =
                         ONE_LEVEL.iter().any(|(of, all)| of == kind && all.contains(&how));
                     let is_listed =
-                        is_listed || matches!(how, Algorithm::TwoLevel | Algorithm::Flat);
+                        is_listed || matches!(how, Algorithm::TwoLevel | Algorithm::Mailbox);
                     assert!(is_listed || !has_algorithms, "no case of {name} {how:?}");
                 }
                 text
