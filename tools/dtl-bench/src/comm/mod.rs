@@ -2,7 +2,7 @@
 //! MPI communicator in the same processes.
 //!
 //! `test` defines the tests (rows of the table). `batch` runs a test with an implementation of
-//! `endpoint`: the library (`ours`), an MPI library (`raw`) or a prototype without any overhead
+//! `endpoint`: the library (`ours`), an MPI library (`raw`) or a prototype without matching
 //! (`bare`). `ucx` runs a UCX program for comparison. `start` creates the ranks. This file contains
 //! the measurement on one rank.
 
@@ -173,7 +173,7 @@ impl Bench for Rank<'_> {
         if row.test.is_of_two() {
             return Ok(took);
         }
-        // A collective is over when the last rank leaves it.
+        // The mean time of the slowest rank counts.
         self.ours.largest(took)
     }
 

@@ -80,8 +80,7 @@ impl Ucx {
                 self.command(&words).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
             if output.status.success() {
                 let value = value(&String::from_utf8_lossy(&output.stdout), row.test);
-                return value
-                    .ok_or_else(|| format!("{PROGRAM} said what is not understood: {output:?}"));
+                return value.ok_or_else(|| format!("{PROGRAM}: unexpected output: {output:?}"));
             }
             last = Some(failure(&output));
             sleep(PAUSE);
