@@ -197,7 +197,7 @@ impl Comm {
 
     #[cold]
     fn explain_choice(&self, kind: Kind, algorithm: Algorithm, bytes: usize) {
-        let topic = format!("{} {algorithm:?}", kind.name());
+        let topic = format!("{} {}", kind.name(), algorithm.name());
         let kind = self.link.kind.to_string_lossy();
         let text = format!("first used with {bytes} bytes over {} ranks ({kind})", self.size);
         explain::chose(&topic, &text);

@@ -447,8 +447,8 @@ fn selection(lines: &mut Vec<String>) {
                 of.dedup_by(|next, one| next.1 == one.1);
                 for (ranks, text) in of {
                     lines.push(format!(
-                        "select {name} commutes={commutes} two_level={two_level} flat={mailboxes} \
-                         ranks>={ranks}:{text}"
+                        "select {name} commutes={commutes} two_level={two_level} \
+                         mailboxes={mailboxes} ranks>={ranks}:{text}"
                     ));
                 }
             }
