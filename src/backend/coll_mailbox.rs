@@ -351,14 +351,11 @@ impl Places {
             mailboxes_at(ranks, place, rank..rank + 1).start
         };
         let Some(mine) = members.iter().find(|member| at(member).0 == own) else {
-            return fail!(DTL_ERROR_INTERNAL, "rank {own} is not a member of its own board");
+            return fail!(DTL_ERROR_INTERNAL, "rank {own} has no mailbox in its own communicator");
         };
         let Some(memory) = memory else {
             self.release(mine.place);
-            return fail!(
-                DTL_ERROR_INTERNAL,
-                "the places for boards lie outside the shared memory"
-            );
+            return fail!(DTL_ERROR_INTERNAL, "the mailbox slots are outside the shared memory");
         };
         // Offsets are far below 4 GiB (`MOST_RANKS`); an offset outside the span resolves to no
         // memory.

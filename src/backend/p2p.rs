@@ -3,8 +3,8 @@
 //!
 //! This file contains everything that does not depend on the link: operations and their queues,
 //! matching, unexpected messages, messages of a rank to itself, probe, matched probe, cancellation,
-//! and the failure of operations whose peer has failed. [`P2pLink`] is what a link adds: how it
-//! sends eager messages, rendezvous requests, their answers and the data. [`P2pEngine`] is the
+//! and the failure of operations whose peer has failed. [`P2pLink`] is the link's part: it sends
+//! eager messages, rendezvous requests, control messages and the data. [`P2pEngine`] is the
 //! protocol. It is compiled for each link, without dynamic calls. No function blocks.
 //!
 //! The sender can cancel a rendezvous message until the receive of the message starts, even after a
@@ -43,7 +43,7 @@ pub(crate) struct Receive<L: P2pLink> {
     pub(crate) source: i32,
     /// Rendezvous request that the receive has matched.
     pub(crate) taken: Option<L::Taken>,
-    /// What the link does with the message other than store it.
+    /// Use of the message by the link, other than storing.
     pub(crate) action: L::Action,
 }
 
@@ -70,7 +70,7 @@ impl<L: P2pLink> LinkOperation<L> {
     }
 }
 
-/// Sends and answers that wait for space on the link to one rank.
+/// Sends and control messages that wait for space on the link to one rank.
 pub(crate) struct SendQueue<A> {
     /// Sends in posting order.
     pub(crate) starts: VecDeque<OpId>,
@@ -105,7 +105,7 @@ pub(crate) enum SendOutcome {
     Failed(Error),
 }
 
-/// Link of one rank to the other ranks of a communicator, with its queues.
+/// Connection of a rank to the others of a communicator, and its queues.
 pub(crate) trait P2pLink: Sized {
     /// Progress of a send. The default is a send that waits for space on the link or, if it is to
     /// this rank itself, for a matching receive.
@@ -114,7 +114,7 @@ pub(crate) trait P2pLink: Sized {
     type Filling: Default;
     /// Rendezvous request that a receive has matched, with the progress of its transfer.
     type Taken;
-    /// What a receive does with the message other than store it. The default stores it.
+    /// Use of a message by its receive. The default stores the message.
     type Action: Default;
     /// Content of a rendezvous request.
     type Offer;
@@ -413,7 +413,7 @@ pub(crate) trait P2pEngine: P2pLink {
             if let Some(size) = size {
                 return Ok(Some(done(source, DTL_SUCCESS, message.match_bits, size)));
             }
-            // A claim that is refused returns to the sender of the canceled request.
+            // A refused claim gives the state word back to the sender.
             let canceled = self.matcher().take_unexpected(&select);
             canceled.map(|message| self.accepts(&message));
         }

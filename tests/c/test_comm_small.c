@@ -1,4 +1,4 @@
-/* Small collectives in the orders that a board of a few blocks could get wrong: many at once, asked for backwards;
+/* Small collectives in the orders that mailboxes of a few blocks could get wrong: many at once, asked for backwards;
  * roots far ahead of the others; communicators that come and go. Results of each form: test_comm_forms. */
 #include "comm_kinds.h"
 
@@ -78,7 +78,7 @@ static void test_streams(int root) {
     }
 }
 
-/* More communicators than there are places for boards, and many that come and go while other ranks may still
+/* More communicators than there are slots for mailboxes, and many that come and go while other ranks may still
  * be in the last call on an earlier one. */
 static void test_come_and_go(void) {
     dtl_comm_t kept[70], half;
@@ -104,7 +104,7 @@ static void test_come_and_go(void) {
     }
 }
 
-/* Everybody's blocks, and sums in place, of sizes with and without a board. */
+/* Everybody's blocks, and sums in place, of sizes with and without mailboxes. */
 static void test_sizes(void) {
     static unsigned char all[16 * 4096], mine[4096];
     static int32_t numbers[1024];

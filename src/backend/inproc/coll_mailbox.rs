@@ -37,8 +37,8 @@ impl Mailboxes {
             let bells = (0..coll_mailbox::PLACES).map(|_| Arc::default()).collect();
             Some(MailboxMemory { memory, bells })
         };
-        let has_boards = (2..=coll_mailbox::MOST_RANKS).contains(&self.ranks);
-        if has_boards { self.room.get_or_init(make).as_ref() } else { None }
+        let has_mailboxes = (2..=coll_mailbox::MOST_RANKS).contains(&self.ranks);
+        if has_mailboxes { self.room.get_or_init(make).as_ref() } else { None }
     }
 
     /// Reserves a slot for a rank's mailbox. Returns `None` if no slot is free, or if `room` does
@@ -67,10 +67,7 @@ impl Mailboxes {
         // may share a doorbell.
         let bell = members.first().and_then(|first| room.bells.get(first.place as usize));
         let Some(bell) = bell.map(Arc::clone) else {
-            return Some(fail!(
-                DTL_ERROR_INTERNAL,
-                "there is no such place for a board: {members:?}"
-            ));
+            return Some(fail!(DTL_ERROR_INTERNAL, "no slot for the mailboxes of {members:?}"));
         };
         let slots = room.memory.span(0, room.memory.len());
         let mailbox = places.open(slots, (self.ranks, own), context, members);

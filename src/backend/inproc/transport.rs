@@ -48,10 +48,10 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
     let ranks = usize::try_from(count).unwrap_or(0);
     check_room(ranks)?;
     let sides = (0..ranks).map(|_| RankSlot::new(ranks)).collect();
-    let is_crowded = ranks > process::affinity().len();
-    let boards = Mailboxes::new(ranks);
+    let is_oversubscribed = ranks > process::affinity().len();
+    let mailboxes = Mailboxes::new(ranks);
     let (blamed, parts) = (AtomicUsize::new(0), Parts::default());
-    let fabric = Arc::new(InprocShared { size: count, sides, blamed, boards, parts });
+    let fabric = Arc::new(InprocShared { size: count, sides, blamed, mailboxes, parts });
     let endpoint = |rank| InprocTransport {
         rank,
         fabric: Arc::clone(&fabric),
@@ -59,7 +59,7 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
         properties: Properties {
             needs_progress: false,
             is_one_node: true,
-            is_oversubscribed: Some(is_crowded),
+            is_oversubscribed: Some(is_oversubscribed),
             ..Properties::new(rank, count, "copies within this process")
         },
     };
@@ -90,7 +90,7 @@ struct InprocShared {
     sides: Vec<RankSlot>,
     /// Number of ranks that left and thereby caused an operation of another rank to fail.
     blamed: AtomicUsize,
-    boards: Mailboxes,
+    mailboxes: Mailboxes,
     parts: Parts,
 }
 
@@ -475,7 +475,7 @@ impl Liveness for InprocTransport {
 impl SharedMemory for InprocTransport {
     fn reserve_place(&self) -> Option<u32> {
         let has_left = |rank: usize| self.fabric.sides.get(rank).is_none_or(RankSlot::has_left);
-        self.fabric.boards.reserve(&mut self.places.lock(), has_left)
+        self.fabric.mailboxes.reserve(&mut self.places.lock(), has_left)
     }
 
     fn release_place(&self, place: u32) {
@@ -484,7 +484,7 @@ impl SharedMemory for InprocTransport {
 
     fn mailbox(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>> {
         let own = self.rank.unsigned_abs() as usize;
-        self.fabric.boards.open(&mut self.places.lock(), own, context, members)
+        self.fabric.mailboxes.open(&mut self.places.lock(), own, context, members)
     }
 
     fn offer_part(&self, offer: SharedOffer) -> Option<Result<Box<dyn SharedRegion>>> {

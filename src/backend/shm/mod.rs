@@ -53,9 +53,9 @@ pub const RING_BYTES: usize = memory::ring::STRIDE;
 
 /// Maximum number of ranks of a communicator whose small collectives use mailboxes in shared
 /// memory.
-pub const BOARD_RANKS: usize = super::coll_mailbox::MOST_RANKS;
+pub const MAILBOX_RANKS: usize = super::coll_mailbox::MOST_RANKS;
 /// Maximum size of the message that one rank stores in a mailbox for small collectives, in bytes.
-pub const BOARD_ROOM: usize = super::coll_mailbox::ROOM;
+pub const MAILBOX_ROOM: usize = super::coll_mailbox::ROOM;
 
 /// Backend "shm": checks whether it is available, and opens communicators.
 pub struct Shm;
@@ -211,7 +211,7 @@ fn prepare(
     if ranks != places {
         return fail!(DTL_ERROR_INTERNAL, "{ranks} ranks met for {places} places");
     }
-    if segment.has_boards() {
+    if segment.has_mailboxes() {
         // Memory of the mailboxes of the communicator that is being opened. It is allocated here,
         // because a failure after the bootstrap would be a failure on this rank only.
         memory::coll_mailbox::commit_first(segment)?;

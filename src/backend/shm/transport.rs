@@ -44,7 +44,7 @@ pub(super) struct ShmTransport {
     rank: i32,
     properties: Properties,
     opener: u32,
-    boards: Mutex<Places>,
+    places: Mutex<Places>,
     parts: Parts,
     copies: Copies,
     _probe: Probe,
@@ -91,9 +91,9 @@ impl ShmTransport {
         };
         let parts = Parts::new(engine.segment.again()?, engine.rank, opener);
         let engine = SpinLock::new(OpenComm { engine, claim: Some(claim) });
-        let boards = Mutex::new(Places::default());
+        let places = Mutex::new(Places::default());
         let copies = Copies::new(mode);
-        Ok(ShmTransport { engine, rank, properties, opener, boards, parts, copies, _probe: probe })
+        Ok(ShmTransport { engine, rank, properties, opener, places, parts, copies, _probe: probe })
     }
 
     /// Calls `act` on the engine; fails in a forked child, or if the communicator is closed.
@@ -256,17 +256,17 @@ impl SharedMemory for ShmTransport {
         // The engine's lock is not held while pages are allocated, because that may take long and
         // must not delay the messages of other threads.
         self.with(|_| Ok(())).ok()?;
-        coll_mailbox::reserve(self.parts.segment(), &mut self.boards.lock(), own)
+        coll_mailbox::reserve(self.parts.segment(), &mut self.places.lock(), own)
     }
 
     fn release_place(&self, place: u32) {
-        self.boards.lock().release(place);
+        self.places.lock().release(place);
     }
 
     fn mailbox(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>> {
         let (segment, own) = (self.parts.segment(), usize::try_from(self.rank).unwrap_or(0));
-        let open = || coll_mailbox::open(segment, &mut self.boards.lock(), own, context, members);
-        segment.has_boards().then(|| self.with(|_| Ok(())).and_then(|()| open()))
+        let open = || coll_mailbox::open(segment, &mut self.places.lock(), own, context, members);
+        segment.has_mailboxes().then(|| self.with(|_| Ok(())).and_then(|()| open()))
     }
 
     /// Allocates a shared window segment; `None` for memory that the application allocated, which

@@ -118,7 +118,7 @@ impl Two {
         let slots = Some(slots(&self.memory));
         let member = |(rank, place)| Member { rank, place };
         let members: Vec<_> = (0..).zip(places).map(member).collect();
-        self.places[own].open(slots, (2, own), context, &members).expect("board")
+        self.places[own].open(slots, (2, own), context, &members).expect("mailbox")
     }
 
     fn is_free(&mut self, rank: usize, place: u32, is_gone: bool) -> bool {
@@ -164,7 +164,7 @@ fn a_rank_that_has_left_keeps_its_sheet_until_its_board_goes() {
     let later = [two.reserve(0), two.reserve(1)];
     let (one, other) = (two.open(0, 5, later), two.open(1, 5, later));
     drop(other);
-    assert!(!one.has_left(1), "its board has gone, but it has not said that it leaves");
+    assert!(!one.has_left(1), "its mailbox is closed, but not marked as left");
 }
 
 #[test]
@@ -175,12 +175,12 @@ fn communicators_made_at_the_same_time_share_no_sheet() {
     let (of_other_b, of_other_a) = (two.reserve(1), two.reserve(1));
     let (a, b) = ([of_a, of_other_a], [of_b, of_other_b]);
     assert_ne!(of_a, of_b);
-    let boards =
+    let mailboxes =
         [(3, a), (4, b)].map(|(context, places)| [0, 1].map(|own| two.open(own, context, places)));
-    for (value, [one, other]) in (10..).zip(&boards) {
+    for (value, [one, other]) in (10..).zip(&mailboxes) {
         assert!(post(one, 1, value) && post(other, 1, value + 100));
     }
-    for (value, [one, other]) in (10..).zip(&boards) {
+    for (value, [one, other]) in (10..).zip(&mailboxes) {
         assert_eq!((read(one, 1, 1), read(other, 0, 1)), (Some(value + 100), Some(value)));
     }
 }
@@ -194,6 +194,6 @@ fn places_are_given_back_and_end() {
     assert_eq!(two.reserve(0), 7);
     let mailbox = two.open(0, 3, [7, 1]);
     two.places[0].release(7);
-    assert!(two.places[0].reserve(|_| false).is_none(), "a board has it");
+    assert!(two.places[0].reserve(|_| false).is_none(), "a mailbox is there");
     drop(mailbox);
 }

@@ -91,14 +91,14 @@ struct TeamSlot<J> {
 struct Owned([AtomicBool; PLACES]);
 
 impl<J: Sync> Team<J> {
-    /// Creates a team without jobs. `is_crowded` is true if the team has more threads than there
-    /// are processors. Waiting threads then yield the processor early.
-    pub fn new(is_crowded: bool) -> Self {
+    /// Creates a team without jobs. `is_oversubscribed` is true if the team has more threads than
+    /// there are processors. Waiting threads then yield the processor early.
+    pub fn new(is_oversubscribed: bool) -> Self {
         let place = |_| TeamSlot { state: AtomicU32::new(0), job: AtomicPtr::new(ptr::null_mut()) };
         Team {
             board: TeamBoard { news: AtomicU64::new(0), places: std::array::from_fn(place) },
             owned: Owned(std::array::from_fn(|_| AtomicBool::new(false))),
-            is_oversubscribed: is_crowded,
+            is_oversubscribed,
         }
     }
 

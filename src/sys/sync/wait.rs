@@ -162,10 +162,9 @@ const LONG_SPINS: u32 = 2_000;
 /// threads than processors: a spinning thread can keep the thread that it waits for from running.
 /// With four ranks on two processors, a broadcast followed by a barrier takes a sixth less time
 /// with 1 poll than with 12; a barrier alone takes equally long.
-const CROWDED_SPINS: u32 = 1;
-/// Time in nanoseconds that a yield takes if a thread runs meanwhile that soon waits itself. A
-/// yield takes half a microsecond if no other thread wants the processor, and milliseconds if one
-/// does that does not wait.
+const OVERSUBSCRIBED_SPINS: u32 = 1;
+/// Duration in nanoseconds of a yield to a thread that soon waits itself. A yield takes half a
+/// microsecond if no other thread is ready, and milliseconds if the other thread does not wait.
 const SHARED_NS: Range<u64> = 2_000..500_000;
 /// Number of polls, each followed by a yield, before the first sleep. A yield takes about half a
 /// microsecond.
@@ -196,23 +195,23 @@ impl Default for Backoff {
 }
 
 /// Number of polls for which the waiting threads of a communicator spin before they yield. With a
-/// processor for each thread, it follows what the yields find: the system may run two threads on
-/// one processor for a while although another one is idle.
+/// processor for each thread, it adapts to the duration of yields: the system may run two threads
+/// on one processor for a while.
 pub struct SpinLimit {
     polls: AtomicU32,
     is_adapted: bool,
 }
 
 impl SpinLimit {
-    /// Creates the limit. `is_crowded` is true if there are more waiting threads than processors,
-    /// and `None` if that is unknown.
-    pub fn new(is_crowded: Option<bool>) -> SpinLimit {
-        let polls = match is_crowded {
-            Some(true) => CROWDED_SPINS,
+    /// Creates the limit. `is_oversubscribed` is true if there are more waiting threads than
+    /// processors, and `None` if that is unknown.
+    pub fn new(is_oversubscribed: Option<bool>) -> SpinLimit {
+        let polls = match is_oversubscribed {
+            Some(true) => OVERSUBSCRIBED_SPINS,
             Some(false) => LONG_SPINS,
             None => SPINS,
         };
-        SpinLimit { polls: AtomicU32::new(polls), is_adapted: is_crowded == Some(false) }
+        SpinLimit { polls: AtomicU32::new(polls), is_adapted: is_oversubscribed == Some(false) }
     }
 
     /// Calls `pause`, the first yield of a wait, and chooses the limit of later waits by the time
@@ -221,7 +220,7 @@ impl SpinLimit {
         let begin_ns = now_ns();
         pause();
         let is_shared = SHARED_NS.contains(&now_ns().saturating_sub(begin_ns));
-        let polls = if is_shared { CROWDED_SPINS } else { LONG_SPINS };
+        let polls = if is_shared { OVERSUBSCRIBED_SPINS } else { LONG_SPINS };
         // The number is only a hint: it guards no other memory.
         if self.polls.load(Ordering::Relaxed) != polls {
             self.polls.store(polls, Ordering::Relaxed);
@@ -310,11 +309,11 @@ impl Backoff {
 /// quickly.
 const SPIN_NS: u64 = 50_000;
 const PATIENCE_NS: u64 = 200_000;
-/// Time in nanoseconds that a waiting thread spins (`CROWDED_SPIN_NS`), and that it spins or yields
-/// in total (`CROWDED_PATIENCE_NS`), before it sleeps, if there are more threads than processors: a
-/// spinning thread then keeps another thread from running.
-const CROWDED_SPIN_NS: u64 = 2_000;
-const CROWDED_PATIENCE_NS: u64 = 50_000;
+/// Time in nanoseconds that a waiting thread spins (`OVERSUBSCRIBED_SPIN_NS`), and that it spins or
+/// yields in total (`OVERSUBSCRIBED_PATIENCE_NS`), before it sleeps, if there are more threads than
+/// processors: a spinning thread then keeps another thread from running.
+const OVERSUBSCRIBED_SPIN_NS: u64 = 2_000;
+const OVERSUBSCRIBED_PATIENCE_NS: u64 = 50_000;
 /// Number of polls between two reads of the clock.
 const POLLS: u32 = 16;
 
@@ -328,11 +327,11 @@ pub struct FutexBackoff {
 }
 
 impl FutexBackoff {
-    /// Creates the state of a new wait. `is_crowded` is true if there are more threads than
+    /// Creates the state of a new wait. `is_oversubscribed` is true if there are more threads than
     /// processors.
-    pub fn new(is_crowded: bool) -> Self {
-        let (spin_ns, limit_ns) = if is_crowded {
-            (CROWDED_SPIN_NS, CROWDED_PATIENCE_NS)
+    pub fn new(is_oversubscribed: bool) -> Self {
+        let (spin_ns, limit_ns) = if is_oversubscribed {
+            (OVERSUBSCRIBED_SPIN_NS, OVERSUBSCRIBED_PATIENCE_NS)
         } else {
             (SPIN_NS, PATIENCE_NS)
         };

@@ -482,16 +482,16 @@ fn a_model() {
         (&300.0.into(), &0.1.into()),
         "{within:#}"
     );
-    // What goes over a board says so.
+    // Rows of collectives over mailboxes are marked.
     let near =
         ["model", "--kind", "shm", "--ranks", "64,128", "--bytes", "8", "--op", "allreduce,scan"];
     let marked = json(&run(&[&near[..], &["--json"]].concat()));
     let marks: Vec<_> =
-        marked["rows"].as_array().expect("rows").iter().map(|row| &row["over_a_board"]).collect();
+        marked["rows"].as_array().expect("rows").iter().map(|row| &row["uses_mailboxes"]).collect();
     assert_eq!(marks, [true, false, false, false], "{marked:#}");
     let text = out(&run(&near));
     assert_eq!(text.matches("recursive doubling *").count(), 1, "{text}");
-    assert!(text.contains("* goes over a board"), "{text}");
+    assert!(text.contains("* uses mailboxes"), "{text}");
     // Slower networks, nodes.
     let more = ["--latency", "5us", "--overhead", "1us", "--per-node", "16", "--op", "allreduce"];
     let text = out(&run(&[&["model", "--ranks", "64"], &more[..]].concat()));
@@ -537,7 +537,7 @@ fn what_it_refuses() {
     refused(
         &["comm", "-n", "2", "--kind", "self"],
         2,
-        "--kind self has one rank, which has nobody to talk to: --kind threads",
+        "--kind self has 1 rank, but a message needs 2: --kind threads",
     );
     refused(&["alloc", "--sizes", "0"], 2, "at least 1 byte");
     refused(&["copy", "--sizes", "many"], 2, "expected a size");

@@ -12,7 +12,7 @@ use crate::runtime::component::{CollMailbox, Member};
 /// and allocates the memory of that mailbox. Returns `None` if no slot is free, memory is
 /// exhausted, or the segment has no mailboxes.
 pub(crate) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Option<u32> {
-    if !segment.has_boards() {
+    if !segment.has_mailboxes() {
         return None;
     }
     let (place, is_first) = places.reserve(|rank| segment.state(rank) != PeerState::Present)?;

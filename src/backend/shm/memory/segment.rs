@@ -91,12 +91,12 @@ fn mailboxes_at(size: usize) -> usize {
     cells_at(size) + size * cells::STRIDE
 }
 
-fn has_boards(size: usize) -> bool {
+fn has_mailboxes(size: usize) -> bool {
     (2..=coll_mailbox::MOST_RANKS).contains(&size)
 }
 
 fn total(size: usize) -> usize {
-    let places = if has_boards(size) { coll_mailbox::PLACES } else { 0 };
+    let places = if has_mailboxes(size) { coll_mailbox::PLACES } else { 0 };
     mailboxes_at(size) + places * coll_mailbox::place_bytes(size)
 }
 
@@ -252,8 +252,8 @@ impl Segment {
     }
 
     /// Returns true if the segment has collective mailboxes.
-    pub(crate) fn has_boards(&self) -> bool {
-        has_boards(self.size)
+    pub(crate) fn has_mailboxes(&self) -> bool {
+        has_mailboxes(self.size)
     }
 
     /// Allocates memory for the collective mailboxes of `ranks` in mailbox slot `place` (area of
@@ -266,7 +266,7 @@ impl Segment {
     /// Returns the memory of all collective mailboxes; `None` if the segment has no mailboxes.
     pub(crate) fn slots(&self) -> Option<Span> {
         let bytes = coll_mailbox::PLACES * coll_mailbox::place_bytes(self.size);
-        self.memory.span(mailboxes_at(self.size), bytes).filter(|_| self.has_boards())
+        self.memory.span(mailboxes_at(self.size), bytes).filter(|_| self.has_mailboxes())
     }
 
     fn ring_offset(&self, from: usize, to: usize) -> usize {

@@ -35,7 +35,7 @@ const REDUCED: u32 = 32;
 /// Maximum number of reads per call to `progress`.
 const READS: usize = 2;
 
-/// Number of fragments that one side claims together at the end of a message.
+/// Minimum number of fragments of a receiver's claim, except its first.
 pub(super) const LAST: u32 = 4;
 
 /// Returns the number of fragments that one side claims at a time for a copy by the kernel: half of

@@ -28,8 +28,8 @@ fn warn_of_memory(source: usize) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
         warning!(
-            "no memory to keep a message of rank {source} that nobody has asked for yet: it and \
-             all later ones wait; post their receives earlier, or give the process more memory"
+            "no memory for an unexpected message from rank {source}: it and all later ones stay in \
+             the ring; post receives earlier, or give the process more memory"
         );
     }
 }

@@ -111,7 +111,7 @@ fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Started
         }
     }
     let how = comm.choose(args);
-    if let Some(mailboxes) = comm.mailboxes.as_ref().filter(|_| how == Algorithm::Flat) {
+    if let Some(mailboxes) = comm.mailboxes.as_ref().filter(|_| how == Algorithm::Mailbox) {
         return comm.prepare_flat(args, mailboxes);
     }
     begin_by_steps(comm, how, args)
@@ -197,7 +197,7 @@ impl Comm {
 
     #[cold]
     fn explain_choice(&self, kind: Kind, algorithm: Algorithm, bytes: usize) {
-        let topic = format!("{} {algorithm:?}", kind.name());
+        let topic = format!("{} {}", kind.name(), algorithm.name());
         let kind = self.link.kind.to_string_lossy();
         let text = format!("first used with {bytes} bytes over {} ranks ({kind})", self.size);
         explain::chose(&topic, &text);

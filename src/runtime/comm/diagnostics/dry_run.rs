@@ -123,7 +123,7 @@ impl CollectivePlan {
     pub fn prefers_mailboxes(&self, room: usize) -> bool {
         let takes =
             self.row.deciding_bytes(self.job.bytes) <= mailboxes::most_bytes(room, self.job.ranks);
-        self.choose(takes) == Algorithm::Flat
+        self.choose(takes) == Algorithm::Mailbox
     }
 
     /// Returns the name of the algorithm.

@@ -27,7 +27,7 @@ fn threads_that_share_a_processor_yield_at_once() {
         sched_setaffinity(None, &one).expect("a processor of this process");
         for round in 0..ROUNDS {
             answer(&word, 2 * round + first, &limit);
-            let is_shared = limit.polls.load(Ordering::Relaxed) == CROWDED_SPINS;
+            let is_shared = limit.polls.load(Ordering::Relaxed) == OVERSUBSCRIBED_SPINS;
             shared.fetch_add(u64::from(is_shared), Ordering::Relaxed);
         }
     };
@@ -47,13 +47,13 @@ fn the_limit_follows_the_time_of_a_yield() {
     let begin = now_ns();
     let found = wait(50_000);
     if now_ns() - begin < SHARED_NS.end {
-        assert_eq!(found, CROWDED_SPINS, "another thread waits on this processor");
+        assert_eq!(found, OVERSUBSCRIBED_SPINS, "another thread waits on this processor");
     }
     assert_eq!(wait(2 * SHARED_NS.end), LONG_SPINS, "another thread does not wait");
     limit.yield_with(|| ());
     assert_eq!(limit.polls.load(Ordering::Relaxed), LONG_SPINS, "no other thread");
-    for is_crowded in [Some(true), None] {
-        let limit = SpinLimit::new(is_crowded);
+    for is_oversubscribed in [Some(true), None] {
+        let limit = SpinLimit::new(is_oversubscribed);
         let polls = limit.polls.load(Ordering::Relaxed);
         let mut backoff = Backoff::new();
         (0..2 * SPINS).for_each(|_| backoff.pause_on(&limit, |_, _| false));

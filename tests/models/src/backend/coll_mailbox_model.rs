@@ -16,16 +16,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub const ALL: &[Model] = &[
-    ("board: all post and all read", all_read),
-    ("board: one posts ahead of who reads", one_ahead),
-    ("board: pages: one posts ahead", pages_ahead),
-    ("board: the one that reads changes", turns),
-    ("board: ahead after all have met", ahead_after_meeting),
-    ("board: a place is used again", used_again),
+    ("mailbox: all post and all read", all_read),
+    ("mailbox: one posts ahead of who reads", one_ahead),
+    ("mailbox: pages: one posts ahead", pages_ahead),
+    ("mailbox: the one that reads changes", turns),
+    ("mailbox: ahead after all have met", ahead_after_meeting),
+    ("mailbox: a place is used again", used_again),
     ("bell: a post against a sleep", post_against_sleep),
 ];
 
-fn board(memory: &Arc<SharedMapping>, own: usize) -> MailboxView {
+fn mailbox(memory: &Arc<SharedMapping>, own: usize) -> MailboxView {
     MailboxView::new(
         memory.span(0, memory.len()).unwrap(),
         Box::new([0, SHEET as u32]),
@@ -34,21 +34,21 @@ fn board(memory: &Arc<SharedMapping>, own: usize) -> MailboxView {
     )
 }
 
-fn post(board: &MailboxView, number: u64, data: Region) {
-    while !board.post(number, 1, data) {
+fn post(mailbox: &MailboxView, number: u64, data: Region) {
+    while !mailbox.post(number, 1, data) {
         thread::yield_now();
     }
 }
 
-fn post_word(board: &MailboxView, number: u64, word: u64) {
+fn post_word(mailbox: &MailboxView, number: u64, word: u64) {
     let data = SharedMapping::create(8);
     data.region().write(0, word);
-    post(board, number, data.region());
+    post(mailbox, number, data.region());
 }
 
-fn read(board: &MailboxView, rank: i32, number: u64) -> u64 {
+fn read(mailbox: &MailboxView, rank: i32, number: u64) -> u64 {
     loop {
-        if let Some(post) = board.look(rank, number) {
+        if let Some(post) = mailbox.look(rank, number) {
             assert_eq!((post.what, post.data.len()), (1, 8));
             return post.data.read(0);
         }
@@ -59,83 +59,83 @@ fn read(board: &MailboxView, rank: i32, number: u64) -> u64 {
 /// Runs both ranks, each in a thread of its own.
 fn two(body: impl Fn(&MailboxView, usize) + Send + Sync + Copy + 'static) {
     let memory = SharedMapping::create(2 * SHEET);
-    let other = board(&memory, 1);
+    let other = mailbox(&memory, 1);
     let second = thread::spawn(move || body(&other, 1));
-    body(&board(&memory, 0), 0);
+    body(&mailbox(&memory, 0), 0);
     second.join().unwrap();
 }
 
 /// Posts as an allreduce does. No rank reads the progress words of the other ranks, because their
 /// posts show how far they are.
 fn all_read() {
-    two(|board, own| {
+    two(|mailbox, own| {
         for number in 1..=4 {
-            post_word(board, number, 10 * number + own as u64);
-            assert_eq!(read(board, 1 - own as i32, number), 10 * number + 1 - own as u64);
-            board.finish(number, true);
+            post_word(mailbox, number, 10 * number + own as u64);
+            assert_eq!(read(mailbox, 1 - own as i32, number), 10 * number + 1 - own as u64);
+            mailbox.finish(number, true);
         }
     });
 }
 
 /// Performs a broadcast from rank 0.
-fn broadcast(board: &MailboxView, own: usize, number: u64) {
+fn broadcast(mailbox: &MailboxView, own: usize, number: u64) {
     if own == 0 {
-        post_word(board, number, number);
+        post_word(mailbox, number, number);
     } else {
-        post(board, number, Region::EMPTY);
-        assert_eq!(read(board, 0, number), number);
+        post(mailbox, number, Region::EMPTY);
+        assert_eq!(read(mailbox, 0, number), number);
     }
-    board.finish(number, false);
+    mailbox.finish(number, false);
 }
 
 fn one_ahead() {
-    two(|board, own| (1..=4).for_each(|number| broadcast(board, own, number)));
+    two(|mailbox, own| (1..=4).for_each(|number| broadcast(mailbox, own, number)));
 }
 
 /// Models messages that do not fit into a block.
 fn pages_ahead() {
-    two(|board, own| {
+    two(|mailbox, own| {
         for number in 1..=3 {
             if own == 0 {
                 let data = SharedMapping::create(16);
                 data.region().write(0, number);
                 data.region().write(1, number + 10);
-                post(board, number, data.region());
+                post(mailbox, number, data.region());
             } else {
-                post(board, number, Region::EMPTY);
+                post(mailbox, number, Region::EMPTY);
                 let post = loop {
-                    match board.look(0, number) {
+                    match mailbox.look(0, number) {
                         Some(post) => break post,
                         None => thread::yield_now(),
                     }
                 };
                 assert_eq!((post.data.read(0), post.data.read(1)), (number, number + 10));
             }
-            board.finish(number, false);
+            mailbox.finish(number, false);
         }
     });
 }
 
 fn ahead_after_meeting() {
-    two(|board, own| {
-        post_word(board, 1, own as u64);
-        assert_eq!(read(board, 1 - own as i32, 1), 1 - own as u64);
-        board.finish(1, true);
-        (2..=4).for_each(|number| broadcast(board, own, number));
+    two(|mailbox, own| {
+        post_word(mailbox, 1, own as u64);
+        assert_eq!(read(mailbox, 1 - own as i32, 1), 1 - own as u64);
+        mailbox.finish(1, true);
+        (2..=4).for_each(|number| broadcast(mailbox, own, number));
     });
 }
 
 /// Models broadcasts whose roots alternate.
 fn turns() {
-    two(|board, own| {
+    two(|mailbox, own| {
         for number in 1..=4 {
             if own as u64 == number % 2 {
-                post_word(board, number, number);
+                post_word(mailbox, number, number);
             } else {
-                post(board, number, Region::EMPTY);
-                assert_eq!(read(board, (number % 2) as i32, number), number);
+                post(mailbox, number, Region::EMPTY);
+                assert_eq!(read(mailbox, (number % 2) as i32, number), number);
             }
-            board.finish(number, false);
+            mailbox.finish(number, false);
         }
     });
 }
@@ -154,20 +154,20 @@ fn used_again() {
     };
     let theirs = Arc::clone(&memory);
     let reader = thread::spawn(move || {
-        let board = open(&mut Places::default(), &theirs, 1, 5, [1, 1]);
-        assert_eq!(read(&board, 0, 1), 7);
+        let mailbox = open(&mut Places::default(), &theirs, 1, 5, [1, 1]);
+        assert_eq!(read(&mailbox, 0, 1), 7);
     });
     let mut places = Places::default();
     let (place, _) = places.reserve(|_| false).unwrap();
-    let board = open(&mut places, &memory, 0, 5, [1, 1]);
-    post_word(&board, 1, 7);
-    drop(board);
+    let mailbox = open(&mut places, &memory, 0, 5, [1, 1]);
+    post_word(&mailbox, 1, 7);
+    drop(mailbox);
     while places.reserve(|_| false).unwrap().0 != place {
         places.release(2);
         thread::yield_now();
     }
-    let board = open(&mut places, &memory, 0, 6, [1, 2]);
-    post_word(&board, 1, 8);
+    let mailbox = open(&mut places, &memory, 0, 6, [1, 2]);
+    post_word(&mailbox, 1, 8);
     reader.join().unwrap();
 }
 

@@ -15,8 +15,8 @@
 //! Cells are filled by plain or by non-temporal stores, which are faster where a dirty line of the
 //! other processor is slow to fetch.
 //!
-//! [`Bare::choose`] times each way for each row and each distance between the processors, and then
-//! keeps the fastest.
+//! [`Bare::choose`] runs each way at first, for each row and distance of the processors, then the
+//! fastest.
 
 use super::endpoint::{ELEMENT, Endpoint};
 use super::ours::Ours;
@@ -38,8 +38,8 @@ const KIB: usize = 1024;
 /// Rings of one direction: number of slots (a power of 2), bytes of data in each, and offset of the
 /// data from the flag of the slot.
 const RINGS: [(usize, usize, usize); 3] = [(128, 120, 8), (32, 4 * KIB, 64), (64, 16 * KIB, 64)];
-/// Ways of large messages: each ring of cells with plain and with non-temporal stores, and then the
-/// kernel's copies from both sides.
+/// Number of the way by the kernel's copies. Ways 0 to 3 are two rings, each with plain and with
+/// non-temporal stores.
 const BOTH_SIDES: usize = 4;
 /// Number of batches of each way before the fastest is kept.
 const TRIALS: usize = 2;
@@ -157,7 +157,7 @@ struct Half {
     /// Offers: the number of the message, and the addresses of the data to send and of the space
     /// for data to receive.
     offers: Vec<[SharedWord; 3]>,
-    /// Number of the messages that the rank has copied its parts of.
+    /// Number of messages whose parts this rank has copied.
     copied: SharedWord,
     /// Number of the barriers at which the rank has arrived.
     arrived: SharedWord,
@@ -217,9 +217,9 @@ impl Bare {
         let rank = ours.rank as usize;
         let made = if rank == 0 { Some(probe::memory_of(2 * HALF)?) } else { None };
         let address = made.as_ref().map_or([0, 0], |memory| probe::address_of(memory));
-        let address = ours.tell(address, 0)?;
+        let address = ours.bcast_words(address, 0)?;
         let memory = made.map_or_else(|| probe::open(address), Ok)?;
-        let [second] = ours.tell([u64::from(std::process::id())], 1)?;
+        let [second] = ours.bcast_words([u64::from(std::process::id())], 1)?;
         let half = |rank| Half::new(&memory, rank).ok_or("the prototype's memory is too small");
         let mut bare = Bare {
             rank,
@@ -236,12 +236,12 @@ impl Bare {
             way: 0,
             times: HashMap::new(),
         };
-        // Whether the system lets each rank copy from the memory of the other.
+        // Does the system permit each rank to read the memory of the other?
         bare.offer(bare.tile.as_ptr(), ptr::null_mut());
         let [from, _] = bare.accept();
         let can = u64::from(read_memory(bare.peer, from, &mut bare.tile[..1]).is_ok());
         bare.close();
-        if (ours.tell([can], 0)?, ours.tell([can], 1)?) == ([1], [1]) {
+        if (ours.bcast_words([can], 0)?, ours.bcast_words([can], 1)?) == ([1], [1]) {
             bare.ways.end += 1;
         }
         Ok(bare)
@@ -297,7 +297,7 @@ impl Bare {
             if let Some(from) = from.filter(|_| index < chunks) {
                 to_peer.put(&from[part(index)], ring > 0 && self.way % 2 == 1);
             }
-            // Who only receives, receives at once.
+            // Without a send, receives at once.
             let index = if from.is_some() { index.checked_sub(AHEAD) } else { Some(index) };
             if let (Some(into), Some(index)) = (&mut into, index.filter(|&index| index < chunks)) {
                 from_peer.take(&mut into[part(index)], operand.map(|all| &all[part(index)]));

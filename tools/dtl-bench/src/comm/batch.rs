@@ -21,7 +21,7 @@ impl Buffers {
         let room = |part: fn((usize, usize)) -> usize| {
             rows.iter().map(|row| part(row.room(ranks))).max().unwrap_or(0) + 2 * PAGE
         };
-        // Written to, so that the pages are there.
+        // Written to, so that the pages are allocated.
         Buffers { from: vec![1; room(|(from, _)| from)], into: vec![2; room(|(_, into)| into)] }
     }
 
@@ -43,7 +43,7 @@ pub(crate) struct Place {
     pub(crate) rank: i32,
     pub(crate) ranks: i32,
     /// True if there are more ranks than processors, so that ranks take turns.
-    pub(crate) is_crowded: bool,
+    pub(crate) is_oversubscribed: bool,
 }
 
 impl Place {
@@ -78,7 +78,7 @@ pub(crate) fn batch<E: Endpoint>(
     run.repeat(row.repeats())
 }
 
-/// What the repetitions of one test use.
+/// State of the repetitions of a test.
 struct Repetition<'a, E> {
     end: &'a mut E,
     from: &'a mut [u8],
@@ -99,7 +99,7 @@ impl<E: Endpoint> Repetition<'_, E> {
             Test::Latency => self.latency(repeats),
             Test::Bandwidth | Test::Rate => self.bandwidth(self.row.window()),
             Test::Bidirectional => self.bidirectional(self.row.window()),
-            _ if self.place.is_crowded => self.turns(repeats),
+            _ if self.place.is_oversubscribed => self.in_a_row(repeats),
             _ => self.collective(repeats),
         }
     }
@@ -168,7 +168,7 @@ impl<E: Endpoint> Repetition<'_, E> {
     /// Measures a collective operation if there are more ranks than processors. A rank may then
     /// complete a repetition before others begin it, so all repetitions are timed together, up to
     /// the completion of the last rank.
-    fn turns(&mut self, repeats: usize) -> Outcome<f64> {
+    fn in_a_row(&mut self, repeats: usize) -> Outcome<f64> {
         self.end.barrier()?;
         let begin = Instant::now();
         for _ in 0..repeats {
@@ -213,7 +213,7 @@ pub(crate) fn verify<E: Endpoint>(
         return Ok(());
     }
     match row.test {
-        // All tests of messages move them by one of these two.
+        // All message tests use one of these two.
         Test::Latency if place.rank == 0 => end.send(from, 1).and_then(|()| end.receive(into, 1)),
         Test::Latency => end.receive(into, 0).and_then(|()| end.send(from, 0)),
         Test::Bandwidth | Test::Rate | Test::Bidirectional => {
@@ -267,7 +267,7 @@ fn expected(row: Row, place: Place, at: usize) -> u8 {
     match row.test {
         Test::Bcast => pattern(at, 0),
         Test::Allgather => pattern(at % bytes, (at / bytes) as i32),
-        // What rank r has for this one lies behind what it has for those before.
+        // The block of rank r for this rank is at `rank * bytes` in its data.
         Test::Alltoall => pattern(place.rank as usize * bytes + at % bytes, (at / bytes) as i32),
         Test::Allreduce | Test::Reduce => {
             let ranks = (0..place.ranks).map(|rank| number(at / ELEMENT, rank));

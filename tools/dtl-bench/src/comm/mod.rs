@@ -2,7 +2,7 @@
 //! MPI communicator in the same processes.
 //!
 //! `test` defines the tests (rows of the table). `batch` runs a test with an implementation of
-//! `endpoint`: the library (`ours`), an MPI library (`raw`) or a prototype without any overhead
+//! `endpoint`: the library (`ours`), an MPI library (`raw`) or a prototype without matching
 //! (`bare`). `ucx` runs a UCX program for comparison. `start` creates the ranks. This file contains
 //! the measurement on one rank.
 
@@ -175,7 +175,7 @@ impl Bench for Rank<'_> {
         if row.test.is_of_two() {
             return Ok(took);
         }
-        // A collective is over when the last rank leaves it.
+        // The mean time of the slowest rank counts.
         self.ours.largest(took)
     }
 
@@ -185,7 +185,7 @@ impl Bench for Rank<'_> {
     }
 
     fn agree(&mut self, go_on: bool) -> Outcome<bool> {
-        Ok(self.ours.tell([u64::from(go_on)], 0)? != [0])
+        Ok(self.ours.bcast_words([u64::from(go_on)], 0)? != [0])
     }
 }
 
@@ -202,14 +202,14 @@ fn probe_between(
     let made = if ours.rank == 0 { shared.cloned().or_else(|| probe::memory().ok()) } else { None };
     let [process, descriptor] = made.as_ref().map_or([0, 0], |memory| probe::address_of(memory));
     let [process, descriptor, first_node, first_cpu, processors] =
-        ours.tell([process, descriptor, node, cpu, processors as u64], 0)?;
+        ours.bcast_words([process, descriptor, node, cpu, processors as u64], 0)?;
     let is_here = ours.rank == 1 && process != 0 && node == first_node;
     let found = is_here
         .then(|| shared.cloned().or_else(|| probe::open([process, descriptor]).ok()))
         .flatten();
     let is_one_cpu = cpu != u64::MAX && cpu == first_cpu;
     let [has_found, is_one_cpu] =
-        ours.tell([u64::from(found.is_some()), u64::from(is_one_cpu)], 1)?;
+        ours.bcast_words([u64::from(found.is_some()), u64::from(is_one_cpu)], 1)?;
     if ours.size as u64 > processors {
         return Ok(Err(format!("{} ranks share {processors} processor(s)", ours.size)));
     }

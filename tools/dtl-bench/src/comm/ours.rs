@@ -79,7 +79,11 @@ impl Ours {
     }
 
     /// Broadcasts the root's `words` to all ranks. Returns the received words.
-    pub(crate) fn tell<const N: usize>(&self, mut words: [u64; N], root: i32) -> Outcome<[u64; N]> {
+    pub(crate) fn bcast_words<const N: usize>(
+        &self,
+        mut words: [u64; N],
+        root: i32,
+    ) -> Outcome<[u64; N]> {
         let at = words.as_mut_ptr().cast();
         call!(dtl_comm_bcast(self.comm, at, N as u64, DTL_DTYPE_UINT64, root))?;
         Ok(words)

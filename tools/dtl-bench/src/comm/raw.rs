@@ -139,7 +139,7 @@ fn int(number: usize) -> c_int {
 /// Calls an MPI function.
 macro_rules! mpi {
     ($self:ident.$name:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: MPI runs; pointers are to buffers that are borrowed, of the sizes told.
+        // SAFETY: MPI runs; pointers are to borrowed buffers of the passed sizes.
         let code = unsafe { ($self.mpi.call.$name)($($argument),*) };
         done(stringify!($name), code)
     }};

@@ -35,7 +35,7 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
         let can = [Test::Latency, Test::Bandwidth];
         if only.iter().any(|test| !can.contains(test)) {
             return Err(Stop::Misused(
-                "--vs ucx: only latency and bandwidth are like ucx_perftest's".to_owned(),
+                "--vs ucx: only latency and bandwidth can be compared with ucx_perftest".to_owned(),
             ));
         }
         only = if only.is_empty() { can.to_vec() } else { only };
@@ -48,8 +48,8 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
     let rows = rows.map_err(Stop::Misused)?;
     if wanted.kind == "self" {
         return Err(Stop::Misused(
-            "--kind self has one rank, which has nobody to talk to: --kind threads measures ranks \
-             of one process, --kind shm (or none named) processes of this node"
+            "--kind self has 1 rank, but a message needs 2: --kind threads measures ranks of one \
+             process, --kind shm (or none named) processes of this node"
                 .to_owned(),
         ));
     }
@@ -61,14 +61,14 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
     }
     let is_threaded = wanted.kind == "threads";
     if is_threaded && !wanted.vs.is_empty() {
-        return Err(Stop::Misused("--vs wants processes: leave --kind threads out".to_owned()));
+        return Err(Stop::Misused("--vs needs processes: leave --kind threads out".to_owned()));
     }
     call!(dtl_init(std::ptr::null()))?;
     if is_threaded {
         threads(wanted, &rows)?;
     } else if is_launched() {
-        // Whoever fails ends its process: the others may wait for it for ever, and the launcher
-        // ends them.
+        // A rank that fails exits: others may wait for it for ever, and the launcher then ends
+        // them.
         process(wanted, &rows)?;
     } else {
         return launch(wanted);
@@ -87,13 +87,13 @@ pub(crate) fn is_launched() -> bool {
 fn launch(wanted: &Comm) -> Result<(), Stop> {
     let Some(ranks) = wanted.ranks else {
         return Err(Stop::Misused(
-            "comm wants ranks: -n 2, `dtlrun -n 2 dtl-bench comm`, or `mpirun -n 2 dtl-bench comm`"
+            "comm needs ranks: -n 2, `dtlrun -n 2 dtl-bench comm`, or `mpirun -n 2 dtl-bench comm`"
                 .to_owned(),
         ));
     };
     if wanted.vs.contains(&CommPeer::Mpi) {
         return Err(Stop::Misused(
-            "--vs mpi wants MPI's own launcher: `mpirun -n 2 dtl-bench comm --vs mpi`, without -n \
+            "--vs mpi needs MPI's own launcher: `mpirun -n 2 dtl-bench comm --vs mpi`, without -n \
              here"
                 .to_owned(),
         ));
@@ -127,7 +127,7 @@ fn threads(wanted: &Comm, rows: &[Row]) -> Outcome {
 
 /// Runs this process as one rank.
 fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
-    // MPI first: where it starts, it finds out who the ranks are.
+    // MPI first: it determines rank and size.
     let raw = match wanted.vs.contains(&CommPeer::Mpi) {
         true => Some(Raw::start(wanted.kind == "mpi")?),
         false => None,
@@ -146,7 +146,7 @@ fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
         peers.extend(Ours::with_each_method()?.into_iter().map(Peer::Method));
     }
     if wanted.vs.contains(&CommPeer::Ucx) {
-        let [first] = ours.tell([u64::from(std::process::id())], 0)?;
+        let [first] = ours.bcast_words([u64::from(std::process::id())], 0)?;
         peers.push(Peer::Ucx(Ucx::new(ours.rank, first)?));
     }
     if wanted.vs.contains(&CommPeer::Prototype) {
@@ -187,11 +187,14 @@ fn one(
     peers: &mut [Peer],
 ) -> Outcome {
     if ours.size < 2 {
-        return Err("one rank has nobody to talk to: start two or more, -n 2".to_owned());
+        return Err("1 rank, but a message needs 2: start two or more, -n 2".to_owned());
     }
     let processors = machine::shared_processors();
-    let place =
-        Place { rank: ours.rank, ranks: ours.size, is_crowded: ours.size as usize > processors };
+    let place = Place {
+        rank: ours.rank,
+        ranks: ours.size,
+        is_oversubscribed: ours.size as usize > processors,
+    };
     if !wanted.place.no_pin {
         machine::pin(place.rank as usize);
     }
@@ -200,15 +203,15 @@ fn one(
     let mut head = head(wanted, &ours, peers.first(), (processors, probe.as_ref().err()));
     head["round_trip_ns"] = round_trip.map(f64::round).into();
     if place.rank == 0 {
-        if place.is_crowded {
+        if place.is_oversubscribed {
             complain!(
-                "dtl-bench: {} ranks on {processors} processor(s): they wait for each other's \
-                 turn, and values say how well that goes",
+                "dtl-bench: {} ranks on {processors} processor(s): ranks take turns, so the values \
+                 include context switches",
                 place.ranks
             );
         } else if let Err(why) = &probe {
             complain!(
-                "dtl-bench: no look at the processors' distance ({why}): values vary with it unseen"
+                "dtl-bench: distance of the processors not measured ({why}); values vary with it"
             );
         }
     }

@@ -14,13 +14,13 @@ pub(crate) enum Test {
     Bidirectional,
     /// A window of messages of 8 bytes
     Rate,
-    /// All ranks have arrived
+    /// Barrier of all ranks
     Barrier,
-    /// Sum of floats, for all
+    /// Sum of floats, on all
     Allreduce,
     /// From rank 0
     Bcast,
-    /// Sum of floats, for rank 0
+    /// Sum of floats, on rank 0
     Reduce,
     /// Data of every rank, gathered on all ranks
     Allgather,
@@ -112,8 +112,8 @@ impl Row {
         }
     }
 
-    /// Returns the number of repetitions in a batch. With this number, the batch is short, but long
-    /// compared to the clock's resolution and to the untimed repetition before it.
+    /// Returns the number of timed repetitions in a batch. The batch is short, but long compared
+    /// with the clock's resolution and, up to 1 MiB, with the untimed repetition before it.
     pub(crate) fn repeats(self) -> usize {
         match self.bytes {
             0..=1024 if self.test.is_of_two() => 50,

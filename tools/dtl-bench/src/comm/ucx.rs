@@ -46,8 +46,8 @@ impl Ucx {
     pub(crate) fn batch(&mut self, row: Row) -> Outcome<f64> {
         self.port = 20000 + (self.port - 20000 + 1) % 10000;
         match self.rank {
-            0 => self.ask(row),
-            1 => self.answer(),
+            0 => self.client(row),
+            1 => self.server(),
             _ => Ok(0.0),
         }
     }
@@ -62,12 +62,12 @@ impl Ucx {
 
     /// Runs the server on rank 1, which waits for the client and serves any test that the client
     /// requests.
-    fn answer(&self) -> Outcome<f64> {
+    fn server(&self) -> Outcome<f64> {
         let output = self.command(&[]).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
         if output.status.success() { Ok(0.0) } else { Err(failure(&output)) }
     }
 
-    fn ask(&self, row: Row) -> Outcome<f64> {
+    fn client(&self, row: Row) -> Outcome<f64> {
         let (test, bytes) =
             (if row.test == Test::Latency { "tag_lat" } else { "tag_bw" }, row.bytes);
         let count = (RUN / (300.0 + bytes as f64 / 8.0)).clamp(20.0, 20000.0) as usize;
@@ -80,8 +80,7 @@ impl Ucx {
                 self.command(&words).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
             if output.status.success() {
                 let value = value(&String::from_utf8_lossy(&output.stdout), row.test);
-                return value
-                    .ok_or_else(|| format!("{PROGRAM} said what is not understood: {output:?}"));
+                return value.ok_or_else(|| format!("{PROGRAM}: unexpected output: {output:?}"));
             }
             last = Some(failure(&output));
             sleep(PAUSE);

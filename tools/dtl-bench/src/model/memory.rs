@@ -13,9 +13,9 @@ pub(crate) const SHM_RANKS: i32 = shm::MOST_RANKS as i32;
 
 /// Returns true if communicators of this kind, with this number of ranks, run the collective
 /// through mailboxes in shared memory instead of messages.
-pub(crate) fn has_board(kind: Kind, job: &DryRunJob, plan: &CollectivePlan) -> bool {
+pub(crate) fn uses_mailboxes(kind: Kind, job: &DryRunJob, plan: &CollectivePlan) -> bool {
     let ranks = job.ranks.unsigned_abs() as usize;
-    kind == Kind::Shm && ranks <= shm::BOARD_RANKS && plan.prefers_mailboxes(shm::BOARD_ROOM)
+    kind == Kind::Shm && ranks <= shm::MAILBOX_RANKS && plan.prefers_mailboxes(shm::MAILBOX_ROOM)
 }
 
 /// Memory of one rank in bytes.

@@ -34,7 +34,7 @@ pub(crate) struct Row {
     /// True if communicators of this kind run the collective through mailboxes in shared memory.
     /// The messages in this row are then those of a communicator without mailboxes, because only a
     /// limited number of communicators have mailboxes.
-    pub(crate) has_board: bool,
+    pub(crate) uses_mailboxes: bool,
 }
 
 /// Computes the model that the command line requests.
@@ -115,6 +115,6 @@ fn row(wanted: &Model, op: &'static str, ranks: i32, bytes: usize) -> Outcome<Ro
     let costs = Costs { network: wanted.network, within: wanted.within, per_node };
     let times = clock::times(&mut plan, &job, &counts, &costs)?;
     let memory = Memory::of(wanted.kind, &job, &counts);
-    let has_board = memory::has_board(wanted.kind, &job, &plan);
-    Ok(Row { op, ranks, bytes, algorithm: plan.algorithm(), counts, times, memory, has_board })
+    let uses_mailboxes = memory::uses_mailboxes(wanted.kind, &job, &plan);
+    Ok(Row { op, ranks, bytes, algorithm: plan.algorithm(), counts, times, memory, uses_mailboxes })
 }

@@ -33,8 +33,8 @@ const NOTES: [(Meant, &str); 3] = [
          Others are of all ranks",
     ),
     (
-        |row| row.has_board,
-        "* goes over a board in shared memory, without messages; the row is of what is sent where \
+        |row| row.uses_mailboxes,
+        "* uses mailboxes in shared memory, without messages; the row has what is sent where \
          a communicator has none (there are 64)",
     ),
     (
@@ -104,7 +104,7 @@ fn cells(row: &Row) -> [String; 14] {
         row.op.to_owned(),
         row.ranks.to_string(),
         row.bytes.to_string(),
-        format!("{}{}", row.algorithm, if row.has_board { " *" } else { "" }),
+        format!("{}{}", row.algorithm, if row.uses_mailboxes { " *" } else { "" }),
         sure(counts.is_exact, number(counts.messages)),
         counts.most_messages.to_string(),
         sure(counts.is_exact, number(counts.bytes)),
@@ -154,7 +154,7 @@ pub(crate) fn json(wanted: &Model, rows: &[Row]) -> Value {
         let (counts, memory) = (&row.counts, &row.memory);
         json!({
             "op": row.op, "ranks": row.ranks, "bytes": row.bytes, "algorithm": row.algorithm,
-            "over_a_board": row.has_board,
+            "uses_mailboxes": row.uses_mailboxes,
             "messages": { "total": large(counts.messages), "most": counts.most_messages },
             "message_bytes": { "total": large(counts.bytes), "most": counts.most_bytes },
             "partners": counts.most_partners, "counts_are_exact": counts.is_exact,

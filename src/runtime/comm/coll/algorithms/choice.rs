@@ -39,7 +39,7 @@ algorithms! {
     Pairwise: "pairwise",
     AllAtOnce: "all at once",
     TwoLevel: "two levels",
-    Flat: "over a board",
+    Mailbox: "mailbox",
 }
 
 struct ChoiceRow {
@@ -72,11 +72,11 @@ impl ChoiceRow {
 const TABLE: &[ChoiceRow] = &[
     // Few ranks that share memory. Operands are grouped as recursive doubling and the binomial tree
     // group them, so results are bitwise the same.
-    row(Kind::Barrier, 0, 0, ANY, Algorithm::Flat),
-    row(Kind::Bcast, 0, 0, 2 << 10, Algorithm::Flat),
-    row(Kind::Reduce, 0, 0, 2 << 10, Algorithm::Flat),
-    row(Kind::Allreduce, 0, 0, 2 << 10, Algorithm::Flat),
-    row(Kind::Allgather, 0, 0, 2 << 10, Algorithm::Flat),
+    row(Kind::Barrier, 0, 0, ANY, Algorithm::Mailbox),
+    row(Kind::Bcast, 0, 0, 2 << 10, Algorithm::Mailbox),
+    row(Kind::Reduce, 0, 0, 2 << 10, Algorithm::Mailbox),
+    row(Kind::Allreduce, 0, 0, 2 << 10, Algorithm::Mailbox),
+    row(Kind::Allgather, 0, 0, 2 << 10, Algorithm::Mailbox),
     // Several nodes. Large blocks use one-level algorithms: the ring crosses each border between
     // nodes once per block anyway, and leaders would only forward what their ranks can send
     // themselves.
@@ -143,7 +143,7 @@ pub(crate) fn choose(
             && (commutes || !row.commutes)
             && match row.algorithm {
                 Algorithm::TwoLevel => allowed.two_level,
-                Algorithm::Flat => allowed.mailboxes,
+                Algorithm::Mailbox => allowed.mailboxes,
                 _ => true,
             }
     };

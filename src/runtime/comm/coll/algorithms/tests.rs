@@ -435,7 +435,7 @@ fn selection(lines: &mut Vec<String>) {
                     let is_listed =
                         ONE_LEVEL.iter().any(|(of, all)| of == kind && all.contains(&how));
                     let is_listed =
-                        is_listed || matches!(how, Algorithm::TwoLevel | Algorithm::Flat);
+                        is_listed || matches!(how, Algorithm::TwoLevel | Algorithm::Mailbox);
                     assert!(is_listed || !has_algorithms, "no case of {name} {how:?}");
                 }
                 text
@@ -447,8 +447,8 @@ fn selection(lines: &mut Vec<String>) {
                 of.dedup_by(|next, one| next.1 == one.1);
                 for (ranks, text) in of {
                     lines.push(format!(
-                        "select {name} commutes={commutes} two_level={two_level} flat={mailboxes} \
-                         ranks>={ranks}:{text}"
+                        "select {name} commutes={commutes} two_level={two_level} \
+                         mailboxes={mailboxes} ranks>={ranks}:{text}"
                     ));
                 }
             }

@@ -376,7 +376,7 @@ fn only_what_is_one_list_of_steps_is_offered() {
 }
 
 #[test]
-fn few_bytes_of_few_ranks_go_over_a_board() {
+fn few_bytes_of_few_ranks_use_mailboxes() {
     let prefers = |name: &str, ranks, bytes, commutes| {
         let job = DryRunJob { ranks, bytes, root: 0, element: 8, commutes, per_node: 0 };
         CollectivePlan::new(name, job).unwrap().prefers_mailboxes(2048)

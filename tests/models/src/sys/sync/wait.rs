@@ -3,7 +3,7 @@
 pub struct FutexBackoff;
 
 impl FutexBackoff {
-    pub fn new(_is_crowded: bool) -> Self {
+    pub fn new(_is_oversubscribed: bool) -> Self {
         FutexBackoff
     }
 

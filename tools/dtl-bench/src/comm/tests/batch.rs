@@ -10,7 +10,7 @@ struct Other {
 
 impl Other {
     fn give(&self, into: &mut [u8], row: Row) -> Outcome {
-        let place = Place { rank: 0, ranks: 2, is_crowded: false };
+        let place = Place { rank: 0, ranks: 2, is_oversubscribed: false };
         into.iter_mut().enumerate().for_each(|(at, byte)| *byte = expected(row, place, at));
         self.wrong.and_then(|at| into.get_mut(at)).into_iter().for_each(|byte| *byte ^= 1);
         Ok(())
@@ -62,7 +62,7 @@ impl Endpoint for Other {
 
 #[test]
 fn a_wrong_byte_is_found_in_each_test() {
-    let place = Place { rank: 0, ranks: 2, is_crowded: false };
+    let place = Place { rank: 0, ranks: 2, is_oversubscribed: false };
     for row in Row::list(&[], &[64]).expect("rows") {
         let mut buffers = Buffers::new(&[row], 2);
         let right = verify(&mut Other { wrong: None }, &mut buffers, row, place);
@@ -78,6 +78,7 @@ fn a_wrong_byte_is_found_in_each_test() {
 fn ranks_and_places_have_data_of_their_own() {
     let of = |rank| (0..64).map(|at| pattern(at, rank)).collect::<Vec<_>>();
     assert!(of(0) != of(1) && of(1) != of(2) && of(0)[..32] != of(0)[32..]);
-    let mine = expected(row(Test::Alltoall, 8), Place { rank: 1, ranks: 2, is_crowded: false }, 0);
+    let mine =
+        expected(row(Test::Alltoall, 8), Place { rank: 1, ranks: 2, is_oversubscribed: false }, 0);
     assert_eq!(mine, pattern(8, 0), "rank 0's second block");
 }
