@@ -1,7 +1,7 @@
 #!/bin/bash
 # Counts the instructions of operations and compares them with table.txt: more than 3 % more fails, more than
 # 3 % less asks for a new table. Times on a shared machine say nothing about so little; instructions are the
-# same each time. Row mpi_message_8 counts instructions of libdtl.so only, over MPICH with one rank.
+# same each time. Rows mpi_... count instructions of libdtl.so only, over MPICH with one rank.
 #
 #   run.sh LIBRARY           the libdtl.so that is shipped, with link-time optimisation
 #   run.sh LIBRARY --write   writes the table anew
@@ -49,13 +49,15 @@ rows() {
             printf "%s %.0f\n", substr($0, RSTART + 5, RLENGTH - 5), count / rounds
         }'
     # How many instructions an MPI takes is not ours.
-    counted DTL_MPI_LIBRARY=$mpich mpi_message_8 | awk -v rounds="$rounds" '
-        /\[.*libdtl\.so\.0\.2\]/ {
-            count = $1
-            gsub(",", "", count)
-            sum += count
-        }
-        END { printf "mpi_message_8 %.0f\n", sum / rounds }'
+    for row in mpi_message_8 mpi_window_8; do
+        counted DTL_MPI_LIBRARY=$mpich $row | awk -v rounds="$rounds" -v row=$row '
+            /\[.*libdtl\.so\.0\.2\]/ {
+                count = $1
+                gsub(",", "", count)
+                sum += count
+            }
+            END { printf "%s %.0f\n", row, sum / rounds }'
+    done
 }
 found=$(rows | sort)
 

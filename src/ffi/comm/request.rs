@@ -142,7 +142,10 @@ pub unsafe extern "C" fn dtl_request_wait_all(
     Entry("dtl_request_wait_all").wait(
         // SAFETY: the caller's contract: `count` handles.
         |_| unsafe { array(count, requests) },
-        |requests| wait::wait_all(requests, timeout_ns, |index, done| tell(out_infos, index, done)),
+        |requests| {
+            let empty = completion_for(out_infos);
+            wait::wait_all(requests, timeout_ns, empty, |index, done| tell(out_infos, index, done))
+        },
     )
 }
 

@@ -139,16 +139,18 @@ pub(crate) struct PollCounts {
 /// Polls the messages at the beginning of `handles` with one call to the transport, and ends those
 /// that are complete: up to `most` ended messages or `BATCH` handles, and up to the first request
 /// that is not a message of the first one's communicator, or to a message that failed. If
-/// `passes_active` is false, also up to the first incomplete message. Sets the handle of each ended
-/// message to null and passes its outcome to `out`.
+/// `passes_active` is false, also up to the first incomplete message, whose poll may take a few
+/// microseconds if the first value of `asked` is true. Sets the handle of each ended message to
+/// null and passes its outcome to `out`, with the fields that the completion in `asked` requests.
 pub(crate) fn end_in_order(
     inside: &Guard,
     handles: &mut [dtl_request_t],
-    (most, passes_active): (usize, bool),
+    limits: (usize, bool),
+    asked: (bool, Completion),
     mut out: impl FnMut(usize, Outcome),
 ) -> PollCounts {
     let handles = Cell::from_mut(handles).as_slice_of_cells();
-    poll_in_order(inside, handles, (most, passes_active), |index, comm, request, message, done| {
+    poll_in_order(inside, handles, limits, asked, |index, comm, request, message, done| {
         let mut outcome = (done, Ok(()));
         end(inside, request, comm, message, &mut outcome);
         if let Some(handle) = handles.get(index) {
@@ -163,8 +165,8 @@ pub(crate) fn end_in_order(
 /// stored in their requests.
 pub(crate) fn settle_in_order(inside: &Guard, handles: &mut [dtl_request_t]) -> PollCounts {
     let handles = Cell::from_mut(handles).as_slice_of_cells();
-    let limits = (usize::MAX, false);
-    poll_in_order(inside, handles, limits, |_, comm, mut request, (op, ticket), done| {
+    let (limits, asked) = ((usize::MAX, false), (false, empty_outcome().0));
+    poll_in_order(inside, handles, limits, asked, |_, comm, mut request, (op, ticket), done| {
         let done = if op.is_some() { comm.localized(done) } else { comm.sent() };
         comm.recorder.end(ticket);
         let outcome = outcome(comm, (request.what.kind(), request.peer), done);
@@ -178,18 +180,17 @@ fn poll_in_order(
     inside: &Guard,
     handles: &[Cell<dtl_request_t>],
     (most, passes_active): (usize, bool),
+    (waits, empty): (bool, Completion),
     mut finish: impl FnMut(usize, &Comm, Locked<Request>, (Option<OpId>, Ticket), Completion),
 ) -> PollCounts {
     let count = handles.iter().take_while(|handle| handle.get().id == 0).count();
     let (mut polled, mut tested) = (PollCounts { count, ..PollCounts::default() }, None);
     let handles = handles.get(..count + BATCH).unwrap_or(handles);
     let first = handles.get(count).and_then(|first| TABLE.try_look(first.get().id).ok());
-    let usable = |comm: &&Comm| comm.asking.is_none() && (comm.is_open() || !passes_active);
     let first = first.filter(|request| request.message().is_some());
-    let comm = first.and_then(|request| request.comm(inside)).filter(usable);
-    let Some(comm) = comm else { return polled };
-    let group = comm.slot.handle();
-    let (failed, empty) = (Cell::new(None), empty_outcome().0);
+    let comm = first.and_then(|request| request.comm(inside));
+    let Some(comm) = comm.filter(|comm| comm.is_open() || !passes_active) else { return polled };
+    let (group, failed) = (comm.slot.handle(), Cell::new(None));
     let mut next = |done: Option<&Completion>| {
         let mut done = done;
         loop {
@@ -232,8 +233,13 @@ fn poll_in_order(
         }
     };
     // Without an operation to test, the transport is not called.
-    if let Some(first) = next(None) {
-        comm.link.part().test_in_order(first, &mut next);
+    let mut op = next(None);
+    while let Some(tested) = op.take() {
+        let mut done = empty;
+        match comm.ask_foreign_test(tested, &mut done, waits) {
+            TestOutcome::Unasked => comm.link.part().test_in_order(tested, &mut next),
+            answer => op = next((answer == TestOutcome::Over).then_some(&done)),
+        }
     }
     // The text of a failure is made after the call, because that may call the transport.
     if let Some(failure) = failed.get() {

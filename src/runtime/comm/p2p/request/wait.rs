@@ -61,19 +61,6 @@ pub fn test(inside: &Guard, handle: dtl_request_t, out: &mut Outcome) -> Result<
     }
 }
 
-/// Waits for a request. Fails if the request is still in flight at the time limit (TIMEOUT), if the
-/// handle is stale, or if a poll fails.
-fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
-    let mut out = empty_outcome();
-    let inside = epoch::enter();
-    if is_over(&inside, handle, timeout_ns, &mut out)? || test(&inside, handle, &mut out)? {
-        return Ok(out);
-    }
-    drop(inside);
-    wait_on(handle, timeout_ns, &mut out)?;
-    Ok(out)
-}
-
 /// Waits for a request that a preceding poll has found active, and stores the outcome in `out`.
 /// Must be called outside of a reclamation epoch.
 pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, out: &mut Outcome) -> Result<()> {
@@ -160,11 +147,13 @@ fn late(
 }
 
 /// Waits for all requests. For each completed request, sets its handle in the array to null (unless
-/// the request is persistent) and passes its completion to the callback. Returns the error of the
-/// first failed request, after all requests are complete or the time limit has passed.
+/// the request is persistent) and passes its completion to the callback, with those fields that the
+/// completion `empty` requests. Returns the error of the first failed request, after all requests
+/// are complete or the time limit has passed.
 pub fn wait_all(
     requests: &mut [dtl_request_t],
     timeout_ns: u64,
+    empty: Completion,
     mut tell: impl FnMut(usize, &Completion),
 ) -> Result<()> {
     check_all(requests)?;
@@ -178,8 +167,9 @@ pub fn wait_all(
     };
     let mut index = 0;
     while let Some(rest) = requests.get_mut(index..).filter(|rest| !rest.is_empty()) {
-        let limits = (usize::MAX, false);
-        let polled = request::end_in_order(&epoch::enter(), rest, limits, |at, outcome| {
+        let (limits, left) = ((usize::MAX, false), deadline.left_ns());
+        let asked = (left >= SHORT_NS, empty);
+        let polled = request::end_in_order(&epoch::enter(), rest, limits, asked, |at, outcome| {
             end(index + at, outcome);
         });
         if polled.count > 0 {
@@ -190,8 +180,14 @@ pub fn wait_all(
         let Some(handle) = rest.first_mut() else { continue };
         // Once the time limit has passed, each remaining request is polled once. A handle may be
         // stale: it was listed twice, or another thread has completed the request meanwhile.
-        let outcome = match wait(*handle, deadline.left_ns()) {
-            Ok(outcome) => outcome,
+        let mut outcome = empty_outcome();
+        let is_over = test(&epoch::enter(), *handle, &mut outcome);
+        let waited = is_over.and_then(|is_over| match is_over {
+            true => Ok(()),
+            false => wait_on(*handle, left, &mut outcome),
+        });
+        let outcome = match waited {
+            Ok(()) => outcome,
             Err(error) if error.status() == DTL_ERROR_TIMEOUT => {
                 late = late.and_then(|()| Err(at(index - 1)(error)));
                 continue;
@@ -210,11 +206,6 @@ fn check_all(requests: &[dtl_request_t]) -> Result<()> {
         let is_known = handle.id == 0 || request::is_alive(*handle);
         if is_known { Ok(()) } else { Err(at(index)(request::stale(*handle))) }
     })
-}
-
-/// Returns the handles that are not null, with their indices.
-fn handles(requests: &mut [dtl_request_t]) -> impl Iterator<Item = (usize, &mut dtl_request_t)> {
-    requests.iter_mut().enumerate().filter(|(_, handle)| handle.id != 0)
 }
 
 /// Sets the handle to null, unless it still refers to a request (because the request is persistent
@@ -253,13 +244,12 @@ pub fn test_all(
             Some(PollState::AtRest | PollState::Over) => index += 1,
         }
         // The first request is polled by itself: most calls find it incomplete.
-        let rest = requests.get_mut(index..).filter(|rest| !rest.is_empty());
-        let Some(rest) = rest else { break };
+        let Some(rest) = requests.get_mut(index..) else { break };
         let polled = request::settle_in_order(&inside, rest);
         (index, is_active) = (index + polled.count, polled.active > 0);
     }
     let mut first_failure = Ok(());
-    for (index, handle) in handles(requests) {
+    for (index, handle) in requests.iter_mut().enumerate().filter(|(_, handle)| handle.id != 0) {
         // The request is complete. Another thread may poll it now, but none reverts the completion.
         let mut out = empty_outcome();
         let (done, result) = match request::poll_request(&inside, *handle, &mut out, false) {
@@ -287,7 +277,8 @@ fn take_over(
     while taken < most && next < requests.len() {
         let Some(rest) = requests.get_mut(next..) else { break };
         let (index, limits) = (next, (most - taken, true));
-        let batch = request::end_in_order(&epoch::enter(), rest, limits, |at, outcome| {
+        let asked = (false, empty_outcome().0);
+        let batch = request::end_in_order(&epoch::enter(), rest, limits, asked, |at, outcome| {
             out(index + at, outcome);
         });
         (taken, active, next) = (taken + batch.ended, active + batch.active, next + batch.count);
