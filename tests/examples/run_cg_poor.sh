@@ -71,6 +71,9 @@ nobody() {
     "${as[@]}" "./${cg##*/}" --help >/dev/null 2>&1 || [ $? -ne 126 ] || skip "$folder is mounted noexec"
     solve env LD_LIBRARY_PATH="$folder" "${as[@]}" "$folder/dtlrun" -n 4 "$folder/${cg##*/}" "${matrix##*/}" --reproducible
     moves "two copies (not permitted (EPERM))"
+    env DTL_STRICT=1 LD_LIBRARY_PATH="$folder" "${as[@]}" "$folder/dtlrun" -n 4 "$folder/${cg##*/}" "${matrix##*/}" >"$folder/out" 2>&1 &&
+        fail "DTL_STRICT=1 accepts copies that the system denies"
+    grep -q "copies of large messages: .*refused because DTL_STRICT=1" "$folder/out" || fail "$(cat "$folder/out")"
 }
 
 solve "$dtlrun" -n 4 "$cg" "$matrix" --reproducible

@@ -546,6 +546,9 @@ fn unprivileged() {
         "{}",
         comm.properties().description
     );
+    let text = dtl::runtime::explain::text();
+    let topic = "copies of large messages: through shared memory: reading the memory of rank ";
+    assert!(text.contains(topic) && text.contains("DTL_SHM_COPY=allow"), "{text}");
     exchange(&comm, 3 << 20);
 }
 

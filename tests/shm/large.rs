@@ -72,6 +72,10 @@ pub(crate) fn reading_is_forbidden_later() {
         std::fs::write(mark("forbidden"), "").expect("mark");
         assert_eq!(wait(comm, op).status, DTL_SUCCESS);
         assert!(into.holds(LEN, 5));
+        let text = dtl::runtime::explain::text();
+        let is_denied =
+            text.contains("copies of large messages with rank 0: through shared memory");
+        assert!(is_denied || comm.properties().description.contains("two copies ("), "{text}");
     }
     barrier(comm);
 }

@@ -29,8 +29,8 @@ use super::peer_map::BYTES_PER_RANK;
 use crate::abi::status::*;
 use crate::error::{Result, fail};
 use crate::runtime::component::{Availability, BackendProbe, Comm, OpId, OpenArgs, Transport};
-use crate::runtime::launch;
 use crate::runtime::registry::Backend;
+use crate::runtime::{explain, launch};
 use crate::sys::os::foreign_process;
 use crate::sys::os::poller::{Interest, Poller};
 use crate::sys::os::process::{self, PidFd};
@@ -124,7 +124,7 @@ impl Comm for Shm {
         })?;
         let (segment, (mut peers, poller, probe)) =
             bootstrap::open_segment(place, |segment, pids| prepare(segment, pids, job.rank, mode))?;
-        let how = try_reading(&segment, job.rank, &mut peers, mode);
+        let how = try_reading(&segment, job.rank, &mut peers, mode)?;
         let description = describe(job.size, &how, mode);
         let engine = Engine::new(job.rank, segment, Peers::new(peers), poller, mode);
         Ok(Box::new(ShmTransport::new(engine, claim, (probe, mode), description, opener)?))
@@ -246,23 +246,32 @@ fn hold(poller: &Poller, rank: usize, pid: i32) -> Result<PidFd> {
 }
 
 /// Tries to read the memory of every other rank, and records for each rank whether that succeeded.
-/// `Err` is the reason for the first failure.
+/// The inner `Err` is the reason for the first failure. Fails if the system denies it and
+/// DTL_STRICT=1 is set.
 fn try_reading(
     segment: &Segment,
     rank: usize,
     peers: &mut [Peer],
     mode: Mode,
-) -> Result<(), String> {
+) -> Result<Result<(), String>> {
     if mode == Mode::Cells {
-        return Err("DTL_SHM_COPY=cells".to_string());
+        return Ok(Err("DTL_SHM_COPY=cells".to_string()));
     }
     let mut how = Ok(());
     for (other, peer) in peers.iter_mut().enumerate().filter(|(other, _)| *other != rank) {
         let tried = Probe::read(segment, other, peer);
         peer.readable = tried.is_ok();
+        let is_denied = how.is_ok() && segment.probe(other).0 != 0;
+        if let Some(why) = tried.as_ref().err().filter(|_| is_denied) {
+            let what = format!(
+                "through shared memory: reading the memory of rank {other}: {why}; permit it \
+                 (DTL_SHM_COPY=allow if kernel.yama.ptrace_scope is 1), or set DTL_SHM_COPY=cells"
+            );
+            explain::degraded("copies of large messages", &what)?;
+        }
         how = how.and(tried);
     }
-    how
+    Ok(how)
 }
 
 fn describe(size: usize, how: &Result<(), String>, mode: Mode) -> String {

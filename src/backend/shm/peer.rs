@@ -91,7 +91,8 @@ impl Peers {
 /// `MOST_RANKS` ranks.
 pub(super) struct Peer {
     process: Option<PidFd>,
-    pid: i32,
+    /// Process ID that the rank had when the communicator was opened.
+    pub(super) pid: i32,
     /// Index of the rank's `Link` plus 1; 0 if no message was exchanged with the rank.
     link: u16,
     /// Liveness state of the rank that this process handled last. To handle a disconnection or a
@@ -154,11 +155,6 @@ impl Peer {
     fn is_alive(&self) -> bool {
         self.process.as_ref().is_some_and(|process| !process.exited())
     }
-
-    /// Returns the process ID that the rank had when the communicator was opened.
-    pub(super) fn pid(&self) -> i32 {
-        self.pid
-    }
 }
 
 impl Link {
@@ -179,7 +175,7 @@ impl Link {
     /// direction only would seem fast because it leaves the work to the other core, or slow because
     /// it waits for that core.
     pub(super) fn choices(&self, is_send: bool, is_lower: bool) -> CopyChoices {
-        let is_own = if self.exchange.is_on() { is_lower } else { !is_send };
+        let is_own = if self.exchange.is_on { is_lower } else { !is_send };
         match (is_own, &self.times, &self.producer) {
             (true, Some(times), _) => times.choices,
             (false, _, Some(producer)) => CopyChoices(producer.choices()),
@@ -197,7 +193,7 @@ impl Link {
     pub(super) fn chosen_for_send(&self, len: usize, is_lower: bool) -> (CopyMethod, bool) {
         let choices = self.choices(true, is_lower);
         // The time counts for the next message from the peer if this rank measures the exchange.
-        let is_own = self.exchange.is_on() && is_lower;
+        let is_own = self.exchange.is_on && is_lower;
         let next = if is_own { self.exchange.next_arrival() } else { self.exchange.next() };
         (choices.method(len), choices.is_timed(len, next))
     }

@@ -5,7 +5,7 @@ use super::memory::cma_copies::Copies;
 use super::memory::coll_mailbox;
 use super::memory::segment::PeerState;
 use super::memory::shared_region::Parts;
-use super::peer::{Mode, Peer, Probe};
+use super::peer::{Mode, Probe};
 use super::protocol::engine::{Engine, Send, SendStage, index_of, rank_of};
 use crate::backend::bootstrap::job_id::Claim;
 use crate::backend::coll_mailbox::Places;
@@ -306,7 +306,7 @@ impl CrossMemory for ShmTransport {
         if rank == self.rank {
             return None;
         }
-        let find = |engine: &mut Engine| Ok(engine.peers.get(index_of(rank)).map(Peer::pid));
+        let find = |engine: &mut Engine| Ok(engine.peers.get(index_of(rank)).map(|peer| peer.pid));
         let pid = self.with(find).ok().flatten()?;
         Some(self.copies.find(self.parts.segment(), index_of(rank), pid))
     }

@@ -14,6 +14,7 @@ use super::rx::reduce_stored;
 use crate::backend::shm::memory::ring::Consumer;
 use crate::backend::shm::memory::segment::PeerState;
 use crate::runtime::component::OpId;
+use crate::runtime::explain;
 use crate::sys::sync::wait::now_ns;
 
 /// Number of polls without a new record from the sender before the receiver reads the clock. While
@@ -99,6 +100,7 @@ impl Engine {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Looked::Waits,
             Err(error) => {
                 peer.readable &= error.raw_os_error() != Some(libc::EPERM);
+                explain_denial(source, &error);
                 if let Some(link) = self.peers.link_mut(source) {
                     link.method_failed(taken.want, help.method);
                     link.consumer.iter().for_each(|consumer| return_fragments(taken, consumer));
@@ -119,6 +121,13 @@ impl Engine {
         }
         Looked::Read
     }
+}
+
+/// Records for `dtl_explain` that a copy from or to the memory of rank `peer` failed.
+#[cold]
+pub(super) fn explain_denial(peer: usize, error: &std::io::Error) {
+    let topic = format!("copies of large messages with rank {peer}");
+    explain::chose(&topic, &format!("through shared memory: access to its memory: {error}"));
 }
 
 /// Claims fragments of a matched message that the receiver then reads from the sender's memory;

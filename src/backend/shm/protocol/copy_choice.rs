@@ -179,9 +179,8 @@ struct MethodTime {
 }
 
 /// Messages in succession that use another method than the fastest one, to measure it. The trial
-/// goes on while its messages become faster. If its shortest time is close to that of the fastest
-/// method, further messages are measured: the shortest of a few times is no fair comparison with
-/// the smoothed time of the fastest method.
+/// goes on while its messages become faster. If its shortest time is close to the smoothed time of
+/// the fastest method, further messages are measured, for a fair comparison.
 #[derive(Clone, Copy)]
 struct Trial {
     method: CopyMethod,

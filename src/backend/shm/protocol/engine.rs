@@ -263,7 +263,7 @@ impl Engine {
                 None if readable => chosen,
                 _ => CopyMethod::Cells,
             };
-            let is_exchange = link.exchange.is_on();
+            let is_exchange = link.exchange.is_on;
             let is_measurable = is_free && (is_lower || !is_exchange);
             let filled_ns = link.is_timed(size).then_some(0);
             (method, is_exchange, link.begin_transfer(size, is_measurable, filled_ns, shared))

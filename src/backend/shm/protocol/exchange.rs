@@ -53,11 +53,11 @@ fn number_of(count: u16) -> u16 {
 /// arrives whose sender had not received the last one from this rank, the two cross each other.
 #[derive(Default)]
 pub(crate) struct Exchange {
-    is_on: bool,
+    pub(crate) is_on: bool,
     /// Number of the last large message to the other rank, and of the last one that has arrived
     /// from it.
     sent: u16,
-    arrived: u16,
+    pub(crate) arrived: u16,
     /// Value of `arrived` when the last transfer from the other rank ended.
     received: u16,
     /// Number of bytes of large messages to the other rank since its last one.
@@ -70,18 +70,9 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    pub(crate) fn is_on(&self) -> bool {
-        self.is_on
-    }
-
     /// Returns the number of the next large message to the other rank.
     pub(crate) fn next(&self) -> u16 {
         number_of(self.sent + 1)
-    }
-
-    /// Returns the number of the last message that has arrived from the other rank.
-    pub(crate) fn arrived(&self) -> u16 {
-        self.arrived
     }
 
     /// Returns the number of the next message from the other rank.

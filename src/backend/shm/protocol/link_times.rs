@@ -10,7 +10,7 @@ use crate::sys::sync::wait::now_ns;
 impl Link {
     /// Returns true if a message of `len` bytes that arrives from the peer now is to be timed.
     pub(crate) fn is_timed(&mut self, len: usize) -> bool {
-        let number = self.exchange.arrived();
+        let number = self.exchange.arrived;
         let is_sample = self.choices(false, true).is_timed(len, number);
         self.transfers.is_timed(number, is_sample)
     }
@@ -68,7 +68,7 @@ impl Link {
         if is_measurable {
             self.times(shared).count(MessageSize::large(len), 1);
             if let Some(filled_ns) = filled_ns {
-                let before_ns = if self.exchange.is_on() { start_ns } else { filled_ns };
+                let before_ns = if self.exchange.is_on { start_ns } else { filled_ns };
                 begun_ns = now_ns().saturating_sub(before_ns);
             }
         }
@@ -81,7 +81,7 @@ impl Link {
     /// changed.
     pub(crate) fn end_transfer(&mut self, ended: TransferEnd) -> Option<(String, String)> {
         self.exchange.receive();
-        if self.exchange.is_on() && self.transfers.is_last(&ended) && self.has_open_sends() {
+        if self.exchange.is_on && self.transfers.is_last(&ended) && self.has_open_sends() {
             self.ended = Some(ended);
             return None;
         }
@@ -98,7 +98,7 @@ impl Link {
     }
 
     fn record_transfer(&mut self, ended: &TransferEnd) -> Option<(String, String)> {
-        let time = self.transfers.end(ended, self.exchange.is_on(), now_ns)?;
+        let time = self.transfers.end(ended, self.exchange.is_on, now_ns)?;
         self.record(MessageSize::large(ended.len), ended.method, time)
     }
 

@@ -8,7 +8,7 @@
 //! receiver has sent Clear (clear to send, CTS). If no receive matches yet, the receiver copies
 //! unrequested fragments to its own memory, so a waiting message never occupies a cell.
 
-use super::cma::half;
+use super::cma::{explain_denial, half};
 use super::copy_method::CopyMethod;
 use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -229,8 +229,9 @@ impl Engine {
                 return Streamed::Over;
             }
             // Cells carry these fragments and all later ones.
-            _ => {
+            written => {
                 *method = CopyMethod::Cells;
+                written.err().into_iter().for_each(|error| explain_denial(dest, &error));
                 if let Some(producer) = self.peers.producer(dest) {
                     producer.offers.return_fragments(claim, range.end - range.start);
                 }

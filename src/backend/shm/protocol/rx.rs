@@ -183,7 +183,7 @@ impl Engine {
             warn_of_memory(source);
             return false;
         }
-        self.arrive(source, header);
+        self.peers.link_mut(source).into_iter().for_each(|link| link.arrive(header));
         let into = if is_wanted {
             let id =
                 self.claim_offer(source, offer).then(|| self.matcher.take_posted(from, record.key));
@@ -259,12 +259,12 @@ impl Engine {
                 }
             },
         };
-        self.arrive(source, header);
         let readable = self.peers.get(source).is_some_and(|peer| peer.readable);
         let is_free = readable && self.forced.is_none() && matches!(into, Into::Posted(_));
         if let Some(link) = self.peers.link_mut(source) {
+            link.arrive(header);
             let shared = || self.segment.copy_times(source, self.rank);
-            let is_measurable = is_free && (self.rank < source || !link.exchange.is_on());
+            let is_measurable = is_free && (self.rank < source || !link.exchange.is_on);
             let filled_ns = Some(len >> FILLED_BIT).filter(|&ns| ns > 0);
             let begun_ns = link.begin_transfer(size, is_measurable, filled_ns, shared);
             let (word, have) = (record.key, 0);
@@ -272,11 +272,6 @@ impl Engine {
         }
         self.accept_more(source, record);
         true
-    }
-
-    /// Records that a large message from `source` arrives.
-    fn arrive(&mut self, source: usize, message: LargeHeader) {
-        self.peers.link_mut(source).into_iter().for_each(|link| link.arrive(message));
     }
 
     fn accept_more(&mut self, source: usize, record: &RingRecord) {

@@ -26,6 +26,7 @@ use crate::runtime::comm::diagnostics::hang_report::{self, reports::Revocation};
 use crate::runtime::comm::failure::missing_ranks::of_shrink;
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::p2p::op_handle::OpHandle;
+use crate::runtime::comm::p2p::request;
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
@@ -72,6 +73,7 @@ fn continue_shrink(
 ) -> Result<dtl_comm_t> {
     // Wakes the ranks that wait on the communicator, so that they call shrink, too.
     hang_report::revoke(comm, Revocation::Shrink);
+    request::end_messages(comm);
     let agreement = match agreement {
         Some(suspended) => suspended,
         None => agreement.insert(Box::new(Agreement::new(comm, completed)?)),

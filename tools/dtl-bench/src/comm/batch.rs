@@ -59,7 +59,7 @@ impl Place {
 
 /// Largest data size in bytes for which the caches still contain the data of the previous
 /// repetition.
-const WARMED: usize = 1 << 20;
+pub(crate) const WARMED: usize = 1 << 20;
 
 /// Runs one batch of the test `row`. Returns nanoseconds per operation on this rank. For sizes up
 /// to `WARMED`, first runs an untimed repetition to warm the caches, because a batch of another

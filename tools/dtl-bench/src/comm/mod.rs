@@ -26,7 +26,7 @@ use crate::stats::Regime;
 use crate::stats::Samples;
 use crate::table::{Line, Progress};
 use bare::Bare;
-use batch::{Buffers, Place, batch, verify};
+use batch::{Buffers, Place, WARMED, batch, verify};
 use dtl::tooling::os::{SharedMapping, node_id};
 use endpoint::Endpoint;
 use ours::Ours;
@@ -70,6 +70,9 @@ impl Peer {
     }
 }
 
+/// Factor of the measuring time of rows with large data in that comparison: a round needs some
+/// hundred messages, of which the trials of other methods are a small part.
+const LONG: u32 = 4;
 /// Name of the comparison with the forced copy methods, in results.
 pub(crate) const METHODS: &str = "methods";
 /// Name of the bare prototype, in results.
@@ -93,7 +96,8 @@ impl Rank<'_> {
     /// Runs and measures all tests. Returns the rows of the table, which are meaningful on rank 0
     /// only.
     fn measure(&mut self, rows: &[Row], wanted: &Comm) -> Outcome<Vec<Line>> {
-        let names: Vec<_> = self.sides();
+        let mut names = vec![self.ours.name()];
+        names.extend(self.peers.iter().map(Peer::name));
         let compares_methods = self.peers.iter().any(|peer| matches!(peer, Peer::Method(_)));
         let mut progress = (self.place.rank == 0)
             .then(|| Progress::new(rows.len() * wanted.common.rounds as usize));
@@ -107,7 +111,7 @@ impl Rank<'_> {
                 if round == 0 {
                     self.verify()?;
                 }
-                let factor = if compares_methods { row.time_factor() } else { 1 };
+                let factor = if compares_methods && row.bytes > WARMED { LONG } else { 1 };
                 let found = measure::in_turn(self, names.len(), factor * wanted.common.budget())?;
                 sides.iter_mut().zip(found).for_each(|(side, found)| side.append(round, found));
             }
@@ -119,12 +123,6 @@ impl Rank<'_> {
             sides: names.iter().map(|&name| name.to_owned()).zip(sides).collect(),
         };
         Ok(rows.iter().zip(all).map(line).collect())
-    }
-
-    fn sides(&self) -> Vec<&'static str> {
-        let mut names = vec![self.ours.name()];
-        names.extend(self.peers.iter().map(Peer::name));
-        names
     }
 
     fn verify(&mut self) -> Outcome {

@@ -123,13 +123,6 @@ impl Row {
         }
     }
 
-    /// Returns a factor for the measuring time of the row if copy methods are compared. Above 1 MiB,
-    /// a round needs more time for some hundred messages, of which the trials of other methods are a
-    /// small part.
-    pub(crate) fn time_factor(self) -> u32 {
-        if self.bytes > MIB { 4 } else { 1 }
-    }
-
     /// Returns the number of messages that are in flight at the same time.
     pub(crate) fn window(self) -> usize {
         match self.bytes {

@@ -30,7 +30,7 @@ pub use self::start::begin;
 pub(crate) use self::state::PollState;
 use self::state::RequestPhase;
 pub(crate) use self::teardown::{
-    cancel_all, check_revocable, end_all, end_if_absent, end_with_comm,
+    cancel_all, check_revocable, end_all, end_if_absent, end_messages, end_with_comm,
 };
 pub use self::teardown::{destroy, destroy_all, forget_all};
 pub(crate) use self::test::{RequestState, end_in_order, poll_request, settle_in_order};

@@ -114,6 +114,12 @@ pub(crate) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
     }
 }
 
+/// Completes the messages of a revoked communicator with that failure. A send that waits for its
+/// receive no longer delays later messages to the same rank.
+pub(crate) fn end_messages(comm: &Comm) {
+    handles_of(comm).into_iter().for_each(|id| end_if_absent(comm, dtl_request_t { id }));
+}
+
 /// Destroys a request. An operation in flight is canceled; if it has been matched, this call waits
 /// until it completes. Fails with DTL_ERROR_BUSY for a collective or one-sided operation in flight,
 /// which cannot be canceled. Ignores the null handle. Must be called outside of a reclamation
