@@ -246,8 +246,7 @@ fn hold(poller: &Poller, rank: usize, pid: i32) -> Result<PidFd> {
 }
 
 /// Tries to read the memory of every other rank, and records for each rank whether that succeeded.
-/// The inner `Err` is the reason for the first failure. Fails if the system denies it and
-/// DTL_STRICT=1 is set.
+/// The inner `Err` is the reason for the first failure. With DTL_STRICT=1 a denial is an error.
 fn try_reading(
     segment: &Segment,
     rank: usize,

@@ -70,6 +70,7 @@ impl Engine {
         moved
     }
 
+    #[inline(never)] // row: shm_message_8
     fn help(&mut self, id: OpId) -> Looked {
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else {
             return Looked::Over;
@@ -123,7 +124,7 @@ impl Engine {
     }
 }
 
-/// Records for `dtl_explain` that a copy from or to the memory of rank `peer` failed.
+/// Records for `dtl_explain` that access to the memory of rank `peer` failed.
 #[cold]
 pub(super) fn explain_denial(peer: usize, error: &std::io::Error) {
     let topic = format!("copies of large messages with rank {peer}");

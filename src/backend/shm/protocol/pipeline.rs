@@ -148,6 +148,7 @@ impl Engine {
     }
 
     /// Sends the next fragment of send `id`, whose receiver has sent the `Clear` record (CTS).
+    #[inline(never)] // row: shm_message_8
     fn stream(&mut self, dest: usize, id: OpId) -> Streamed {
         let Some(&ShmOperation::Send(Send { data, stage, ref filling, .. })) =
             self.operations.get(id)

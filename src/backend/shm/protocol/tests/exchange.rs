@@ -60,7 +60,6 @@ fn send(exchange: &mut Exchange, started_ns: u64) -> LargeHeader {
     message
 }
 
-/// A receiver that counted messages itself would take all later ones for an exchange.
 #[test]
 fn a_message_that_is_not_counted_does_not_make_an_exchange() {
     let (mut one, mut other) = (Exchange::default(), Exchange::default());
