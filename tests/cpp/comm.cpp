@@ -112,6 +112,7 @@ static void derived(dtl::comm_ref world)
     const dtl::comm left = copy->shrink(); // nobody failed: all are left
     CHECK(left->size() == size && left->rank() == rank);
     left->barrier();
+    world.barrier(); // a revocation ends a barrier of `left` that some ranks have left already
     // One rank revokes it: calls of all ranks fail, until they make another.
     dtl_status_t status = DTL_SUCCESS;
     if (rank == size - 1) left->revoke();
