@@ -52,6 +52,7 @@ pub(crate) fn run(case: &str) {
         "late_for_a_wait" => late::late_for_a_wait(),
         "other_count" => late::other_count(),
         "sender_away" => large::sender_away(),
+        "received_in_turn" => large::received_in_turn(),
         "reading_is_forbidden_later" => large::reading_is_forbidden_later(),
         "writing_is_forbidden" => large::writing_is_forbidden(),
         "both_ways" => large::both_ways(),

@@ -52,6 +52,39 @@ pub(crate) fn sender_away() {
     barrier(comm);
 }
 
+/// Tests that messages without a receive stay in their cells, and are not kept in heap memory first,
+/// while the receiver receives them one by one.
+pub(crate) fn received_in_turn() {
+    const LEN: usize = 64 << 10;
+    const COUNT: usize = 8;
+    let comm = &open();
+    barrier(comm);
+    if comm.rank() == 0 {
+        let data = Buffer::filled(LEN, 5);
+        for _ in 0..COUNT {
+            let op = send(comm, &data, 1, 1);
+            assert_eq!(wait(comm, op).status, DTL_SUCCESS);
+        }
+        std::fs::write(mark("sent"), "").expect("mark");
+    } else {
+        assert!(wait_for_mark("sent", Duration::from_secs(15)), "cells for all messages");
+        let (into, before) = (Buffer::new(LEN), heap_in_use());
+        for number in 0..COUNT {
+            assert_eq!(wait(comm, receive(comm, &into, from(0, 1))).status, DTL_SUCCESS);
+            assert!(into.holds(LEN, 5));
+            let kept = heap_in_use().saturating_sub(before);
+            assert!(kept < LEN, "{kept} bytes are kept after message {number}");
+        }
+    }
+    barrier(comm);
+}
+
+fn heap_in_use() -> usize {
+    // SAFETY: the function has no requirements.
+    let heap = unsafe { libc::mallinfo2() };
+    heap.uordblks + heap.hblkhd
+}
+
 /// Tests that rank 1 loses the permission to read rank 0's memory: the fragments that it claimed
 /// return to the sender.
 pub(crate) fn reading_is_forbidden_later() {

@@ -222,6 +222,11 @@ fn the_choice_of_the_copy_method_is_explained() {
 }
 
 #[test]
+fn messages_without_a_receive_stay_in_their_cells() {
+    passes(2, "received_in_turn", &[("DTL_SHM_COPY", "cells")]);
+}
+
+#[test]
 fn large_messages_without_memory_for_cells() {
     passes(2, "no_cells", &[]);
     passes_with_each_method(2, "no_cells");

@@ -190,7 +190,8 @@ impl Link {
 
     /// Returns the method for the next message of `len` bytes to the peer, and true if the time to
     /// start it is to be measured.
-    pub(super) fn chosen_for_send(&self, len: usize, is_lower: bool) -> (CopyMethod, bool) {
+    pub(super) fn chosen_for_send(&mut self, len: usize, is_lower: bool) -> (CopyMethod, bool) {
+        self.exchange.prepare();
         let choices = self.choices(true, is_lower);
         // The time counts for the next message from the peer if this rank measures the exchange.
         let is_own = self.exchange.is_on && is_lower;

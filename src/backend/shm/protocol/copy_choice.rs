@@ -33,13 +33,13 @@ const LARGE: usize = 9;
 const CLASSES: usize = LARGE + 3;
 /// Maximum number of measured messages of a trial.
 const TRIAL: u32 = AVERAGED;
-/// Number of further messages of a trial whose method is about as fast as the fastest one.
+/// Number of further messages of a trial whose method is at least about as fast as the fastest one.
 const CLOSE_TRIAL: u32 = 32;
 /// A trial ends after this many messages in a row that do not shorten its time by an eighth.
 const MISSES: u32 = 2;
 /// A first trial ends after this many messages that take more than twice the time of the fastest
 /// method. A later trial ends after one, and so does the first trial of a size class in which each
-/// message uses all cells: a disturbance is rare there or is averaged out.
+/// message uses a quarter of the cells or more: a disturbance is rare there or is averaged out.
 const SLOW: u32 = 2;
 /// Outside trials, one in this many messages is timed: below 128 KiB, where reading the clock takes
 /// a noticeable part of the time, and from 128 KiB.
@@ -180,7 +180,8 @@ struct MethodTime {
 
 /// Messages in succession that use another method than the fastest one, to measure it. The trial
 /// goes on while its messages become faster. If its shortest time is close to the smoothed time of
-/// the fastest method, further messages are measured, for a fair comparison.
+/// the fastest method, or shorter, the average of further messages counts: messages of one size can
+/// take different times, for example those of the two parts of an allreduce.
 #[derive(Clone, Copy)]
 struct Trial {
     method: CopyMethod,
@@ -196,8 +197,8 @@ struct Trial {
     misses: u32,
     /// Number of further messages that take more than twice the best time and do not end the trial.
     slow: u32,
-    /// Number of messages that follow if the first ones are about as fast as the fastest method; 0
-    /// when they have begun.
+    /// Number of messages that follow if the first ones are at least about as fast as the fastest
+    /// method; 0 when they have begun.
     close: u32,
 }
 
@@ -213,10 +214,10 @@ impl Trial {
     /// Creates the trial of a method for messages of the size class `class`. `is_first` is true if
     /// the method has no time yet.
     fn new(method: CopyMethod, class: usize, is_first: bool) -> Trial {
-        // The messages that use each cell for the first time.
+        // The messages that use each cell for the first time, or when it is in no cache.
         let around = u32::from(CELLS) >> class;
-        let left = TRIAL + if method.uses_cells() { around } else { 0 };
-        let slow = if is_first && around > 1 { SLOW - 1 } else { 0 };
+        let left = TRIAL + if method == Cells { around } else { 0 };
+        let slow = if is_first && around > 4 { SLOW - 1 } else { 0 };
         let (ns, close) = (UNKNOWN, CLOSE_TRIAL >> scale_of(class));
         Trial { method, left, used: 0, ns, is_first, misses: 0, slow, close }
     }
@@ -233,11 +234,11 @@ impl Trial {
         if self.left > TRIAL && count / 2 < self.left - TRIAL {
             return Trial { left: left.max(TRIAL), ..next };
         }
-        let is_slow = ns / 2 > best;
-        if is_slow && self.slow == 0 {
+        let is_close = |ns: u64| !self.is_first && ns < best / 8 * 9;
+        let is_slow = ns / 2 > best && !is_close(self.ns);
+        let Some(slow) = self.slow.checked_sub(u32::from(is_slow)) else {
             return Trial { left: 0, ns: ns.min(self.ns), ..next };
-        }
-        let slow = self.slow - u32::from(is_slow);
+        };
         let misses = if ns > self.ns - self.ns / 8 { self.misses + 1 } else { 0 };
         // One time alone, of a window, may be that of a disturbance.
         let left = if self.ns == UNKNOWN && !self.is_first { left.max(1) } else { left };
@@ -245,7 +246,7 @@ impl Trial {
         if misses < MISSES && left > 0 {
             return next;
         }
-        if !self.is_first && (best / 4 * 3..best / 8 * 9).contains(&next.ns) {
+        if is_close(next.ns) {
             let left = self.close.max(4 * count);
             return Trial { left, ns: UNKNOWN, close: 0, ..next };
         }

@@ -93,6 +93,12 @@ impl Exchange {
         self.bytes = 0;
     }
 
+    /// Records that a large message to the other rank is about to be sent. It crosses one that has
+    /// arrived and is not received yet.
+    pub(crate) fn prepare(&mut self) {
+        self.is_on |= self.arrived != self.received && self.bytes <= EXCHANGED;
+    }
+
     /// Records that a transfer from the other rank has ended.
     pub(crate) fn receive(&mut self) {
         self.received = self.arrived;

@@ -97,6 +97,9 @@ impl Engine {
                         }
                     }
                     count += 1;
+                    if self.ends_message(source, record.kind) {
+                        break;
+                    }
                     if record.kind == RecordKind::Written {
                         count = most.min(count + fragments_of(record.words[0] as usize) as usize);
                     }
@@ -114,6 +117,15 @@ impl Engine {
             consumer.publish_free();
         }
         count
+    }
+
+    /// Returns true if a record of this kind was the last one of a message and no receive for the
+    /// next one is posted. That one stays in its cells then, so that it need not be copied twice:
+    /// the caller may be about to post a receive.
+    fn ends_message(&self, source: usize, kind: RecordKind) -> bool {
+        matches!(kind, RecordKind::Long | RecordKind::More)
+            && self.peers.link(source).is_some_and(|link| link.long.is_none())
+            && !self.matcher.has_posted(rank_of(source))
     }
 
     fn accept(&mut self, source: usize, record: &RingRecord) -> bool {

@@ -147,10 +147,11 @@ impl Engine {
 
     /// Returns the current copy method for messages of `len` bytes to `dest`, and true if the start
     /// of the next one is to be timed.
-    fn method_to(&self, dest: usize, len: usize) -> (CopyMethod, bool) {
-        let chosen = || Some(self.peers.link(dest)?.chosen_for_send(len, self.rank < dest));
+    fn method_to(&mut self, dest: usize, len: usize) -> (CopyMethod, bool) {
+        let is_lower = self.rank < dest;
+        let chosen = self.peers.link_mut(dest).map(|link| link.chosen_for_send(len, is_lower));
         let forced = self.forced.map(|method| (method, false));
-        let method = forced.or_else(chosen).filter(|(how, _)| self.lends || how.uses_cells());
+        let method = forced.or(chosen).filter(|(how, _)| self.lends || how.uses_cells());
         method.unwrap_or((CopyMethod::Cells, false))
     }
 

@@ -29,11 +29,11 @@ fn transfer(
 }
 
 #[test]
-fn the_first_hundred_messages_take_at_most_a_seventh_more() {
+fn the_first_hundred_messages_take_at_most_a_sixth_more() {
     for fastest in METHODS {
         let time = |method, _| if method == fastest { 10_000 } else { 24_000 };
         let (total, used) = transfer(&mut CopyTimes::new(None), 1 << 20, 100, time);
-        assert!(total <= 114 * 10_000, "{fastest:?}: {total} ns, {used:?}");
+        assert!(total <= 116 * 10_000, "{fastest:?}: {total} ns, {used:?}");
     }
 }
 
@@ -57,8 +57,8 @@ fn a_method_is_measured_when_its_memory_is_in_the_cache() {
         Cells => 5_000,
         _ => 12_000,
     };
-    let (_, used) = transfer(&mut times, 1 << 16, 200, cold);
-    assert!(used[Cells as usize] > 175, "{used:?}");
+    let (_, used) = transfer(&mut times, 1 << 16, 500, cold);
+    assert!(used[Cells as usize] > 430, "{used:?}");
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn later_messages_rarely_try_a_slower_method() {
         let mut times = CopyTimes::new(None);
         let time = |method, _| if method == Split { 10_000 } else { slow };
         transfer(&mut times, 1 << 16, 1000, time);
-        let (total, used) = transfer(&mut times, 1 << 16, 10_000, time);
-        assert!(total <= 103 * 1_000_000, "{slow}: {total} ns, {used:?}");
+        let (total, used) = transfer(&mut times, 1 << 16, 40_000, time);
+        assert!(total <= 103 * 4_000_000, "{slow}: {total} ns, {used:?}");
         assert!(used.iter().all(|&count| count > 0), "{slow}: {used:?}");
     }
 }
@@ -153,6 +153,20 @@ fn a_disturbed_window_does_not_end_a_trial() {
     assert!(used > 10, "{used} of 20 windows");
 }
 
+/// The messages of the two parts of an allreduce have one size, and those that are reduced take
+/// longer. The shortest time of a trial says nothing about the average of the fastest method.
+#[test]
+fn a_trial_of_messages_with_two_durations_compares_averages() {
+    let mut times = CopyTimes::new(None);
+    let time = |method, number| {
+        let part = if number % 2 == 0 { 3 } else { 1 };
+        part * if method == Cells { 10_000 } else { 14_000 }
+    };
+    transfer(&mut times, 1 << 18, 1_000, time);
+    let (_, used) = transfer(&mut times, 1 << 18, 10_000, time);
+    assert!(used[Cells as usize] > 9_000, "{used:?}");
+}
+
 #[test]
 fn the_choice_follows_a_rank_that_moves() {
     let mut times = CopyTimes::new(None);
@@ -209,7 +223,7 @@ fn a_method_that_fails_is_rarely_chosen() {
 fn a_new_choice_is_described_once() {
     let mut times = CopyTimes::new(None);
     let far = |method, _| if method == Split { 10_000 } else { 20_000 };
-    for number in 1..12 {
+    for number in 1..14 {
         transfer(&mut times, 1 << 20, 1, far);
         assert_eq!(
             times.new_choice(Size::large(1 << 20)),

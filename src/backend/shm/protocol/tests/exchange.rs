@@ -49,6 +49,34 @@ fn an_exchange_is_two_messages_that_cross_each_other() {
     assert!(one.is_on, "sends are in progress");
 }
 
+/// A message that arrives before this rank's own one, and is received after it, crosses that one:
+/// the ranks of an exchange need not begin it at the same time.
+#[test]
+fn a_message_that_has_arrived_crosses_the_next_one() {
+    let (mut one, mut other) = (Exchange::default(), Exchange::default());
+    one.arrive(send(&mut other, 0), false);
+    one.prepare();
+    assert!(one.is_on);
+    let answer = send(&mut one, 0);
+    one.receive();
+    other.arrive(answer, false);
+    other.receive();
+    assert!(other.is_on, "both ranks know");
+    one.arrive(send(&mut other, 0), false);
+    one.receive();
+    one.prepare();
+    assert!(!one.is_on, "an answer");
+    // One message that nobody receives does not make an exchange of all later ones.
+    one.arrive(send(&mut other, 0), false);
+    let mut send_large = || {
+        one.prepare();
+        one.send(1 << 20, (0, 0));
+        one.is_on
+    };
+    assert!((0..16).all(|_| send_large()));
+    assert!((0..16).all(|_| !send_large()));
+}
+
 fn next(exchange: &Exchange) -> LargeHeader {
     LargeHeader::of(exchange.announce(1 << 20, Get))
 }
