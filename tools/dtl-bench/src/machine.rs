@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub(crate) fn facts(processors: usize) -> Value {
     let built = topology();
     json!({
-        "cpu": cpu_name(),
+        "cpu": processor(),
         "cpus": built.cpus_online,
         "cores": built.cores,
         "usable_cpus": processors,
@@ -20,6 +20,20 @@ pub(crate) fn facts(processors: usize) -> Value {
         "memory_bytes": built.memory_bytes,
         "kernel": kernel(),
     })
+}
+
+/// Returns the processor's name, with family and model if the system has them: several generations
+/// can have one name in virtual machines.
+fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let value = |key: &str| {
+        let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
+    };
+    match (value("cpu family"), value("model")) {
+        (Some(family), Some(model)) => format!("{} family {family} model {model}", cpu_name()),
+        _ => cpu_name(),
+    }
 }
 
 fn kernel() -> String {

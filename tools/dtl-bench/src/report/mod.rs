@@ -80,11 +80,14 @@ fn write(
     notes: &Notes,
 ) -> Outcome {
     let mut pictures = Vec::new();
-    for picture in plot::pictures(runs) {
-        let file = folder.join(&picture.file);
-        let drawn = picture.draw().map_err(|error| format!("{}: {error}", file.display()))?;
-        replace(&file, &drawn)?;
-        pictures.push((picture.title, format!("{DATA}/{}", picture.file)));
+    for (number, (machine, runs)) in (1..).zip(page::machines(runs)) {
+        for picture in plot::pictures(&runs) {
+            let name = format!("{number}-{}", picture.file);
+            let file = folder.join(&name);
+            let drawn = picture.draw().map_err(|error| format!("{}: {error}", file.display()))?;
+            replace(&file, &drawn)?;
+            pictures.push((format!("{}, {machine}", picture.title), format!("{DATA}/{name}")));
+        }
     }
     let file = output.join("performance.md");
     replace(&file, &page::text(&Parts { runs, missing, notes, pictures: &pictures }))?;

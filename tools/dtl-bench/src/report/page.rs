@@ -92,7 +92,7 @@ pub(crate) fn text(parts: &Parts) -> String {
 }
 
 /// Groups the runs by machine.
-fn machines(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
+pub(super) fn machines(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
     let mut machines: BTreeMap<String, Vec<&Run>> = BTreeMap::new();
     for run in runs {
         machines.entry(machine::line(&run.head["machine"])).or_default().push(run);

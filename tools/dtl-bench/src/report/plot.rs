@@ -6,8 +6,8 @@ use crate::picture::{Curve, Picture, colour};
 use crate::stats::Regime;
 use plotters::prelude::*;
 
-/// Returns the plots for which there are values.
-pub(crate) fn pictures(runs: &[Run]) -> Vec<Picture> {
+/// Returns the plots of a machine's runs for which there are values.
+pub(crate) fn pictures(runs: &[&Run]) -> Vec<Picture> {
     let mut pictures = Vec::new();
     let (left, right) = (SeriesLabelPosition::UpperLeft, SeriesLabelPosition::LowerRight);
     for (test, title, unit, legend) in [
@@ -36,7 +36,7 @@ fn curve(name: &str, index: usize, points: Vec<(f64, f64)>) -> Curve {
 
 /// Returns the curves: first the library's, with the median of all runs; then one for each library
 /// that it is compared with.
-fn curves(runs: &[Run], test: &str, regime: Regime) -> Vec<Curve> {
+fn curves(runs: &[&Run], test: &str, regime: Regime) -> Vec<Curve> {
     let mut ours: Vec<(u64, Vec<f64>)> = Vec::new();
     let mut peers: Vec<Curve> = Vec::new();
     let mut names: Vec<String> = Vec::new(); // in all plots the same order, hence the same colours
