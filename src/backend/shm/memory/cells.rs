@@ -34,6 +34,10 @@ pub(crate) const CELL: usize = sync::size(16 << 10, 64);
 /// level-2 cache of 1 MiB: the processor moves a cell to the shared cache before it is used again,
 /// and a core reads from there several times faster than from the level-2 cache of another one.
 pub(crate) const CELLS: u16 = sync::size(128, 2) as u16;
+/// Number of cells that a rank uses until it has sent `ROUNDS` times as many: the first use of a
+/// page takes a microsecond.
+pub(crate) const FIRST_CELLS: u16 = sync::size(48, 2) as u16;
+const ROUNDS: u16 = 64;
 /// Number of cells per group. The read counts of a group share a cache line.
 const GROUP: u16 = sync::size(8, 2) as u16;
 const GROUPS: u16 = CELLS / GROUP;
@@ -43,6 +47,8 @@ const LOOKS: u16 = 2;
 
 /// Size, in bytes, of the area before the cells. The area contains one read count per cell.
 const HEADER: usize = sync::size(4096, 64);
+/// Number of bytes before the cells that are not used at first.
+pub(crate) const FIRST_BYTES: usize = HEADER + FIRST_CELLS as usize * CELL;
 /// Distance between the cell pools of consecutive ranks, in bytes; a multiple of the page size.
 pub(crate) const STRIDE: usize = (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
 
@@ -101,6 +107,11 @@ pub(crate) struct CellPool {
     /// but not sent.
     free: u128,
     held: u128,
+    /// Number of groups in use, and of rounds through them. Memory for the others is committed
+    /// later, in `memory` at the offset of the pool.
+    groups: u16,
+    rounds: u16,
+    memory: (Arc<SharedMapping>, usize),
     /// Group in which the next allocation starts. Groups are used in turn, so the cells of this
     /// group are those that were sent least recently.
     group: u16,
@@ -115,15 +126,17 @@ fn cells_of(group: u16) -> Range<u16> {
 }
 
 impl CellPool {
-    /// Creates a pool at byte `offset` of `memory`. That part of the memory must be committed, and
-    /// no rank may have used it.
+    /// Creates a pool at byte `offset` of `memory`. The first `FIRST_BYTES` of that part must be
+    /// committed, and no rank may have used it.
     pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<CellPool> {
         let mut sent = Vec::new();
         if sent.try_reserve_exact(CELLS.into()).is_err() {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for {CELLS} cells; free some");
         }
         sent.resize(CELLS.into(), (0, NOBODY));
-        Ok(CellPool { place: CellMemory::new(memory, offset)?, sent, free: 0, held: 0, group: 0 })
+        let place = CellMemory::new(memory, offset)?;
+        let (groups, memory) = (FIRST_CELLS / GROUP, (Arc::clone(memory), offset));
+        Ok(CellPool { place, sent, free: 0, held: 0, groups, rounds: 0, memory, group: 0 })
     }
 
     /// Allocates a free cell; `None` if neither the current group nor the next `LOOKS` groups have
@@ -136,10 +149,22 @@ impl CellPool {
                 self.held |= bit(cell);
                 return Some(cell);
             }
-            self.group = (self.group + 1) % GROUPS;
+            self.group = (self.group + 1) % self.groups;
             self.look();
         }
         None
+    }
+
+    /// Counts a round through the cells. After `ROUNDS` rounds, begins to use all cells if there is
+    /// memory for them.
+    #[cold]
+    fn grow(&mut self) {
+        self.rounds = self.rounds.saturating_add(1);
+        let (memory, offset) = &self.memory;
+        let rest = || memory.commit(offset + FIRST_BYTES, STRIDE - FIRST_BYTES);
+        if self.rounds == ROUNDS && rest().is_ok() {
+            self.groups = GROUPS;
+        }
     }
 
     /// Frees the cells of the current group that their receivers have read.
@@ -164,6 +189,9 @@ impl CellPool {
     /// which the caller must put into the ring record that announces the cell.
     pub(crate) fn send(&mut self, cell: u16, to: usize) -> u64 {
         self.held &= !bit(cell);
+        if cell == 0 && self.groups < GROUPS {
+            self.grow();
+        }
         let Some((sent, reader)) = self.sent.get_mut(usize::from(cell)) else { return 0 };
         (*sent, *reader) = (*sent + 1, u16::try_from(to).unwrap_or(NOBODY));
         *sent

@@ -319,7 +319,7 @@ impl Segment {
     pub(crate) fn open_cells(&self, rank: usize) -> Result<CellPool> {
         let offset = self.cells_offset(rank);
         self.memory
-            .commit(offset, cells::STRIDE)
+            .commit(offset, cells::FIRST_BYTES)
             .map_err(|error| memory_error(&format!("cells of rank {rank}"), &error))?;
         CellPool::new(&self.memory, offset)
     }

@@ -14,7 +14,7 @@
 
 use super::copy_method::CopyMethod::{self, Cells, CellsNt, Get, Split};
 use super::transfer_times::AVERAGED;
-use crate::backend::shm::memory::cells::CELLS;
+use crate::backend::shm::memory::cells::{CELLS, FIRST_CELLS};
 use crate::sys::os::shm_segment::Span;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -39,7 +39,7 @@ const CLOSE_TRIAL: u32 = 32;
 const MISSES: u32 = 2;
 /// A first trial ends after this many messages that take more than twice the time of the fastest
 /// method. A later trial ends after one, and so does the first trial of a size class in which each
-/// message uses a quarter of the cells or more: a disturbance is rare there or is averaged out.
+/// message uses all cells: a disturbance is rare there or is averaged out.
 const SLOW: u32 = 2;
 /// Outside trials, one in this many messages is timed: below 128 KiB, where reading the clock takes
 /// a noticeable part of the time, and from 128 KiB.
@@ -215,9 +215,9 @@ impl Trial {
     /// the method has no time yet.
     fn new(method: CopyMethod, class: usize, is_first: bool) -> Trial {
         // The messages that use each cell for the first time, or when it is in no cache.
-        let around = u32::from(CELLS) >> class;
+        let around = u32::from(if is_first { FIRST_CELLS } else { CELLS }) >> class;
         let left = TRIAL + if method == Cells { around } else { 0 };
-        let slow = if is_first && around > 4 { SLOW - 1 } else { 0 };
+        let slow = if is_first && around > 1 { SLOW - 1 } else { 0 };
         let (ns, close) = (UNKNOWN, CLOSE_TRIAL >> scale_of(class));
         Trial { method, left, used: 0, ns, is_first, misses: 0, slow, close }
     }

@@ -19,7 +19,7 @@ fn all(pool: &mut CellPool) -> Vec<u16> {
 #[test]
 fn each_cell_is_had_once_until_it_is_free() {
     let (mut pool, cells) = both();
-    assert_eq!(all(&mut pool), (0..CELLS).collect::<Vec<_>>());
+    assert_eq!(all(&mut pool), (0..FIRST_CELLS).collect::<Vec<_>>());
     let number = pool.send(9, 1);
     assert!(all(&mut pool).is_empty());
     cells.free(9, number);
@@ -28,6 +28,20 @@ fn each_cell_is_had_once_until_it_is_free() {
     assert_eq!(pool.send(9, 1), number + 1);
     cells.free(9, number);
     assert!(all(&mut pool).is_empty(), "read once, sent twice");
+}
+
+#[test]
+fn a_rank_that_sends_much_uses_all_cells() {
+    let (mut pool, cells) = both();
+    for _ in 0..ROUNDS {
+        let had = all(&mut pool);
+        assert_eq!(had.len(), usize::from(FIRST_CELLS));
+        for cell in had {
+            let number = pool.send(cell, 1);
+            cells.free(cell, number);
+        }
+    }
+    assert_eq!(all(&mut pool), (0..CELLS).collect::<Vec<_>>());
 }
 
 #[test]

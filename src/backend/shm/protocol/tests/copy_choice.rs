@@ -29,11 +29,11 @@ fn transfer(
 }
 
 #[test]
-fn the_first_hundred_messages_take_at_most_a_sixth_more() {
+fn the_first_hundred_messages_take_at_most_a_seventh_more() {
     for fastest in METHODS {
         let time = |method, _| if method == fastest { 10_000 } else { 24_000 };
         let (total, used) = transfer(&mut CopyTimes::new(None), 1 << 20, 100, time);
-        assert!(total <= 116 * 10_000, "{fastest:?}: {total} ns, {used:?}");
+        assert!(total <= 114 * 10_000, "{fastest:?}: {total} ns, {used:?}");
     }
 }
 
@@ -53,12 +53,12 @@ fn a_method_is_measured_when_its_memory_is_in_the_cache() {
     let mut times = CopyTimes::new(None);
     // The first time around all cells is slow.
     let cold = |method, number| match method {
-        Cells if number < u64::from(CELLS) / 4 => 100_000,
+        Cells if number < u64::from(FIRST_CELLS) / 4 => 100_000,
         Cells => 5_000,
         _ => 12_000,
     };
-    let (_, used) = transfer(&mut times, 1 << 16, 500, cold);
-    assert!(used[Cells as usize] > 430, "{used:?}");
+    let (_, used) = transfer(&mut times, 1 << 16, 200, cold);
+    assert!(used[Cells as usize] > 175, "{used:?}");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_method_that_fails_is_rarely_chosen() {
 fn a_new_choice_is_described_once() {
     let mut times = CopyTimes::new(None);
     let far = |method, _| if method == Split { 10_000 } else { 20_000 };
-    for number in 1..14 {
+    for number in 1..12 {
         transfer(&mut times, 1 << 20, 1, far);
         assert_eq!(
             times.new_choice(Size::large(1 << 20)),
