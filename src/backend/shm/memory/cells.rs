@@ -35,8 +35,9 @@ pub(crate) const CELL: usize = sync::size(16 << 10, 64);
 /// and a core reads from there several times faster than from the level-2 cache of another one.
 pub(crate) const CELLS: u16 = sync::size(128, 2) as u16;
 /// Number of cells that a rank uses until it has sent `ROUNDS` times as many: the first use of a
-/// page takes a microsecond.
+/// page takes a microsecond or two.
 pub(crate) const FIRST_CELLS: u16 = sync::size(48, 2) as u16;
+/// Number of rounds through the first cells before a rank uses all.
 const ROUNDS: u16 = 64;
 /// Number of cells per group. The read counts of a group share a cache line.
 const GROUP: u16 = sync::size(8, 2) as u16;

@@ -119,9 +119,9 @@ impl Engine {
         count
     }
 
-    /// Returns true if a record of this kind was the last one of a message and no receive for the
-    /// next one is posted. That one stays in its cells then, so that it need not be copied twice:
-    /// the caller may be about to post a receive.
+    /// Returns true if a record of this kind was the last one of a message and no receive from
+    /// `source` is posted. The next message then stays in its cells, so that it is not copied
+    /// twice: the caller may be about to post a receive.
     fn ends_message(&self, source: usize, kind: RecordKind) -> bool {
         matches!(kind, RecordKind::Long | RecordKind::More)
             && self.peers.link(source).is_some_and(|link| link.long.is_none())
