@@ -56,7 +56,7 @@ pub(crate) fn sender_away() {
 /// while the receiver receives them one by one.
 pub(crate) fn received_in_turn() {
     const LEN: usize = 64 << 10;
-    const COUNT: usize = 8;
+    const COUNT: usize = 4;
     let comm = &open();
     barrier(comm);
     if comm.rank() == 0 {

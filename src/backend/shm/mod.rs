@@ -146,11 +146,10 @@ impl ShmJob {
         let (rank, size) = match (args.rank_size(), &launch) {
             (Some(given), _) => given,
             (None, Some(launch)) if launch.local_size != 0 && !launch.is_one_node() => {
+                let (size, here) = (launch.size, launch.local_size);
                 return fail!(
                     DTL_ERROR_UNAVAILABLE,
-                    "the job has {} ranks but only {} on this node; kind \"shm\" is for one node",
-                    launch.size,
-                    launch.local_size
+                    "the job has {size} ranks, {here} on this node; kind \"shm\" is for one node"
                 );
             }
             (None, Some(launch)) => (launch.rank, launch.size),
@@ -175,12 +174,8 @@ impl ShmJob {
         if rank >= size {
             return fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not below the size {size}");
         }
-        if size > memory::segment::MOST_RANKS {
-            return fail!(
-                DTL_ERROR_LIMIT,
-                "{size} ranks: kind \"shm\" has at most {}",
-                memory::segment::MOST_RANKS
-            );
+        if size > MOST_RANKS {
+            return fail!(DTL_ERROR_LIMIT, "{size} ranks: kind \"shm\" has at most {MOST_RANKS}");
         }
         Ok(ShmJob { name, rank, size })
     }

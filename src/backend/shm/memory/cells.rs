@@ -34,22 +34,25 @@ pub(crate) const CELL: usize = sync::size(16 << 10, 64);
 /// level-2 cache of 1 MiB: the processor moves a cell to the shared cache before it is used again,
 /// and a core reads from there several times faster than from the level-2 cache of another one.
 pub(crate) const CELLS: u16 = sync::size(128, 2) as u16;
-/// Number of cells that a rank uses until it has sent `ROUNDS` times as many: the first use of a
-/// page takes a microsecond or two.
-pub(crate) const FIRST_CELLS: u16 = sync::size(48, 2) as u16;
-/// Number of rounds through the first cells before a rank uses all.
-const ROUNDS: u16 = 64;
+/// Number of cells that a rank uses at first. The first use of a page takes a microsecond or two,
+/// so a rank that sends little must not pay for all cells.
+pub(crate) const FIRST_CELLS: u16 = sync::size(16, 2) as u16;
+/// Number of cells that a rank uses after `SOME_BYTES` or the first message that is larger than the
+/// first cells together. Both limits are numbers of bytes in large messages, whatever their method:
+/// with more cells, another method may be the fastest one.
+const SOME_CELLS: u16 = sync::size(48, 2) as u16;
+const SOME_BYTES: usize = 4 << 20;
+const MANY_BYTES: usize = 128 << 20;
 /// Number of cells per group. The read counts of a group share a cache line.
 const GROUP: u16 = sync::size(8, 2) as u16;
-const GROUPS: u16 = CELLS / GROUP;
 /// Maximum number of further groups that an allocation checks if the current group has no free
 /// cell.
 const LOOKS: u16 = 2;
 
 /// Size, in bytes, of the area before the cells. The area contains one read count per cell.
 const HEADER: usize = sync::size(4096, 64);
-/// Number of bytes before the cells that are not used at first.
-pub(crate) const FIRST_BYTES: usize = HEADER + FIRST_CELLS as usize * CELL;
+/// Size, in bytes, of the memory of a pool that uses its first cells.
+pub(crate) const FIRST_MEMORY: usize = HEADER + FIRST_CELLS as usize * CELL;
 /// Distance between the cell pools of consecutive ranks, in bytes; a multiple of the page size.
 pub(crate) const STRIDE: usize = (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
 
@@ -71,11 +74,7 @@ impl CellMemory {
         let cells = memory.span(offset + HEADER, usize::from(CELLS) * CELL);
         match (words, cells) {
             (Some(words), Some(cells)) => Ok(CellMemory { words, cells }),
-            _ => fail!(
-                DTL_ERROR_INTERNAL,
-                "cells at {offset} lie outside the {} shared bytes",
-                memory.len()
-            ),
+            _ => fail!(DTL_ERROR_INTERNAL, "cells at {offset} lie outside the shared memory"),
         }
     }
 
@@ -108,10 +107,10 @@ pub(crate) struct CellPool {
     /// but not sent.
     free: u128,
     held: u128,
-    /// Number of groups in use, and of rounds through them. Memory for the others is committed
-    /// later, in `memory` at the offset of the pool.
+    /// Number of groups in use, and of bytes sent by any method. Memory for the other groups is
+    /// committed later, in `memory` at the offset of the pool.
     groups: u16,
-    rounds: u16,
+    bytes: usize,
     memory: (Arc<SharedMapping>, usize),
     /// Group in which the next allocation starts. Groups are used in turn, so the cells of this
     /// group are those that were sent least recently.
@@ -127,8 +126,8 @@ fn cells_of(group: u16) -> Range<u16> {
 }
 
 impl CellPool {
-    /// Creates a pool at byte `offset` of `memory`. The first `FIRST_BYTES` of that part must be
-    /// committed, and no rank may have used it.
+    /// Creates a pool at byte `offset` of `memory`. The first `FIRST_MEMORY` bytes of that part
+    /// must be committed, and no rank may have used it.
     pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<CellPool> {
         let mut sent = Vec::new();
         if sent.try_reserve_exact(CELLS.into()).is_err() {
@@ -137,7 +136,7 @@ impl CellPool {
         sent.resize(CELLS.into(), (0, NOBODY));
         let place = CellMemory::new(memory, offset)?;
         let (groups, memory) = (FIRST_CELLS / GROUP, (Arc::clone(memory), offset));
-        Ok(CellPool { place, sent, free: 0, held: 0, groups, rounds: 0, memory, group: 0 })
+        Ok(CellPool { place, sent, free: 0, held: 0, groups, bytes: 0, memory, group: 0 })
     }
 
     /// Allocates a free cell; `None` if neither the current group nor the next `LOOKS` groups have
@@ -154,18 +153,6 @@ impl CellPool {
             self.look();
         }
         None
-    }
-
-    /// Counts a round through the cells. After `ROUNDS` rounds, begins to use all cells if there is
-    /// memory for them.
-    #[cold]
-    fn grow(&mut self) {
-        self.rounds = self.rounds.saturating_add(1);
-        let (memory, offset) = &self.memory;
-        let rest = || memory.commit(offset + FIRST_BYTES, STRIDE - FIRST_BYTES);
-        if self.rounds == ROUNDS && rest().is_ok() {
-            self.groups = GROUPS;
-        }
     }
 
     /// Frees the cells of the current group that their receivers have read.
@@ -186,13 +173,34 @@ impl CellPool {
         }
     }
 
+    /// Counts a large message of `len` bytes that was sent by any method.
+    pub(crate) fn count(&mut self, len: usize) {
+        self.bytes = self.bytes.saturating_add(len);
+        let wanted = match self.bytes {
+            MANY_BYTES.. => CELLS,
+            bytes if bytes >= SOME_BYTES || len > CELL * usize::from(FIRST_CELLS) => SOME_CELLS,
+            _ => FIRST_CELLS,
+        };
+        if wanted > self.groups * GROUP {
+            self.grow(wanted);
+        }
+    }
+
+    /// Begins to use `cells` cells. If there is no memory for them, a later call tries it again.
+    #[cold]
+    fn grow(&mut self, cells: u16) {
+        let old = CELL * usize::from(self.groups * GROUP);
+        let (memory, offset) = &self.memory;
+        match memory.commit(offset + HEADER + old, CELL * usize::from(cells) - old) {
+            Ok(()) => self.groups = cells / GROUP,
+            Err(_) => self.bytes = 0,
+        }
+    }
+
     /// Records that allocated cell `cell` is sent to rank `to`. Returns the cell's send count,
     /// which the caller must put into the ring record that announces the cell.
     pub(crate) fn send(&mut self, cell: u16, to: usize) -> u64 {
         self.held &= !bit(cell);
-        if cell == 0 && self.groups < GROUPS {
-            self.grow();
-        }
         let Some((sent, reader)) = self.sent.get_mut(usize::from(cell)) else { return 0 };
         (*sent, *reader) = (*sent + 1, u16::try_from(to).unwrap_or(NOBODY));
         *sent

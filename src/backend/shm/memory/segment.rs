@@ -225,12 +225,13 @@ impl Segment {
     }
 
     /// Returns the memory of the copy times that all pairs of ranks at the distance of `a` and `b`
-    /// share: pairs with a common level-3 cache, pairs on one socket, and all others.
-    pub(crate) fn copy_times(&self, a: usize, b: usize) -> Option<Span> {
+    /// share: pairs with a common level-3 cache, pairs on one socket, and all others. Also returns
+    /// true if `b` is the lower rank.
+    pub(crate) fn copy_times(&self, a: usize, b: usize) -> (Option<Span>, bool) {
         let of = |rank, field| self.rank_word(rank, field).map_or(0, |word| word.load(Acquire));
         let is_common = |field| of(a, field) != 0 && of(a, field) == of(b, field);
         let distance = [DOMAINS, DOMAINS + 8].into_iter().position(is_common).unwrap_or(2);
-        self.memory.span(TIMES_AT + distance * TIMES_BYTES, TIMES_BYTES)
+        (self.memory.span(TIMES_AT + distance * TIMES_BYTES, TIMES_BYTES), b < a)
     }
 
     /// Returns true if the ranks outnumber the logical cores in the union of their CPU affinity
@@ -319,7 +320,7 @@ impl Segment {
     pub(crate) fn open_cells(&self, rank: usize) -> Result<CellPool> {
         let offset = self.cells_offset(rank);
         self.memory
-            .commit(offset, cells::FIRST_BYTES)
+            .commit(offset, cells::FIRST_MEMORY)
             .map_err(|error| memory_error(&format!("cells of rank {rank}"), &error))?;
         CellPool::new(&self.memory, offset)
     }

@@ -13,14 +13,18 @@
 //! had them.
 
 use super::copy_method::CopyMethod::{self, Cells, CellsNt, Get, Split};
+use super::copy_method::LONG;
 use super::transfer_times::AVERAGED;
 use crate::backend::shm::memory::cells::{CELLS, FIRST_CELLS};
 use crate::sys::os::shm_segment::Span;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// All methods, in the order of the trials.
-const METHODS: [CopyMethod; 4] = [Cells, Split, Get, CellsNt];
+/// Methods of large messages, in the order of their first trials by the higher rank of a pair and
+/// by the lower one. Each rank takes over what the other one has measured. Both begin with a kernel
+/// copy, which needs no warm cells, so that a much slower method is noticed at once.
+const METHODS: [CopyMethod; 4] = [Split, Cells, Get, CellsNt];
+const METHODS_OF_LOWER: [CopyMethod; 4] = [Get, CellsNt, Split, Cells];
 /// Methods of eager messages.
 const EAGER_METHODS: [CopyMethod; 2] = [Cells, CellsNt];
 
@@ -35,12 +39,11 @@ const CLASSES: usize = LARGE + 3;
 const TRIAL: u32 = AVERAGED;
 /// Number of further messages of a trial whose method is at least about as fast as the fastest one.
 const CLOSE_TRIAL: u32 = 32;
-/// A trial ends after this many messages in a row that do not shorten its time by an eighth.
+/// A trial ends after this many messages in a row that do not shorten its time by an eighth. If its
+/// time is more than 1.5 times that of the fastest method, it ends with the first message that
+/// counts; a first trial of small messages ends with the next message that does not shorten it. In
+/// large messages a disturbance is rare or is averaged out.
 const MISSES: u32 = 2;
-/// A first trial ends after this many messages that take more than twice the time of the fastest
-/// method. A later trial ends after one, and so does the first trial of a size class in which each
-/// message uses all cells: a disturbance is rare there or is averaged out.
-const SLOW: u32 = 2;
 /// Outside trials, one in this many messages is timed: below 128 KiB, where reading the clock takes
 /// a noticeable part of the time, and from 128 KiB.
 const TIMED: (u16, u16) = (8, 3);
@@ -91,13 +94,18 @@ impl MessageSize {
 }
 
 /// Methods for all size classes. The word is shared between processes. Per class it has two bits
-/// for the chosen method, two for that of a trial, and one that is set if no trial is running.
+/// for the chosen method, two for that of a trial, and one that is set if no trial is running. One
+/// more is set if there is a choice for any class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CopyChoices(pub(crate) u64);
 
 impl CopyChoices {
-    /// Returns the method for a message of `len` bytes.
+    /// Returns the method for a message of `len` bytes. Without any choice, a message of up to
+    /// `LONG` bytes uses cells, so that its sender need not wait for the receiver.
     pub(crate) fn method(self, len: usize) -> CopyMethod {
+        if self.0 >> CHOSEN_BIT == 0 && len <= LONG {
+            return Cells;
+        }
         CopyMethod::of(self.0 >> bit_of(MessageSize::large(len).class, true))
     }
 
@@ -107,7 +115,8 @@ impl CopyChoices {
     pub(crate) fn eager(self, len: usize, number: u64) -> (CopyMethod, bool) {
         let is_sample = number % EAGER_SAMPLE == 0;
         let bit = bit_of(MessageSize::eager(len).class, is_sample);
-        (CopyMethod::of(self.0 >> bit), is_sample)
+        let method = Some(CopyMethod::of(self.0 >> bit)).filter(|&method| method == CellsNt);
+        (method.unwrap_or(Cells), is_sample)
     }
 
     /// Returns true if the large message `number` between two ranks, which has `len` bytes, is to
@@ -122,12 +131,14 @@ impl CopyChoices {
         let methods = best as u64 | (tried.unwrap_or(best) as u64) << 2;
         let (bit, settled_bit) = (bit_of(class, false), SETTLED_BIT + class);
         self.0 &= !(15 << bit | 1 << settled_bit);
-        self.0 |= methods << bit | u64::from(tried.is_none()) << settled_bit;
+        self.0 |= 1 << CHOSEN_BIT | methods << bit | u64::from(tried.is_none()) << settled_bit;
     }
 }
 
 /// Position of the bit of the first class that is set if no method is being tried.
 const SETTLED_BIT: usize = 4 * CLASSES;
+/// Position of the bit that is set if there is a choice for any class.
+const CHOSEN_BIT: usize = SETTLED_BIT + CLASSES;
 
 /// Returns the right shift of message counts in a size class: 0 for messages of up to 2 MiB, 1 for
 /// up to 4 MiB, 2 for larger ones.
@@ -194,9 +205,10 @@ struct Trial {
     ns: u64,
     /// True if the method has no time yet.
     is_first: bool,
+    /// Number of messages in a row that did not shorten `ns` by an eighth.
     misses: u32,
-    /// Number of further messages that take more than twice the best time and do not end the trial.
-    slow: u32,
+    /// Number of misses after which the trial ends if `ns` is more than 1.5 times the best time.
+    slow_misses: u32,
     /// Number of messages that follow if the first ones are at least about as fast as the fastest
     /// method; 0 when they have begun.
     close: u32,
@@ -215,11 +227,11 @@ impl Trial {
     /// the method has no time yet.
     fn new(method: CopyMethod, class: usize, is_first: bool) -> Trial {
         // The messages that use each cell for the first time, or when it is in no cache.
-        let around = u32::from(if is_first { FIRST_CELLS } else { CELLS }) >> class;
-        let left = TRIAL + if method == Cells { around } else { 0 };
-        let slow = if is_first && around > 1 { SLOW - 1 } else { 0 };
+        let around = (u32::from(if is_first { FIRST_CELLS } else { CELLS }) >> class).max(1);
+        let left = (TRIAL >> scale_of(class)) + if method == Cells { around } else { 0 };
+        let slow_misses = u32::from(is_first && around > 1);
         let (ns, close) = (UNKNOWN, CLOSE_TRIAL >> scale_of(class));
-        Trial { method, left, used: 0, ns, is_first, misses: 0, slow, close }
+        Trial { method, left, used: 0, ns, is_first, misses: 0, slow_misses, close }
     }
 
     /// Adds `count` messages that took `ns` nanoseconds each for 1 MiB. `best` is the time of the
@@ -235,15 +247,12 @@ impl Trial {
             return Trial { left: left.max(TRIAL), ..next };
         }
         let is_close = |ns: u64| !self.is_first && ns < best / 8 * 9;
-        let is_slow = ns / 2 > best && !is_close(self.ns);
-        let Some(slow) = self.slow.checked_sub(u32::from(is_slow)) else {
-            return Trial { left: 0, ns: ns.min(self.ns), ..next };
-        };
         let misses = if ns > self.ns - self.ns / 8 { self.misses + 1 } else { 0 };
         // One time alone, of a window, may be that of a disturbance.
         let left = if self.ns == UNKNOWN && !self.is_first { left.max(1) } else { left };
-        let next = Trial { left, ns: ns.min(self.ns), misses, slow, ..next };
-        if misses < MISSES && left > 0 {
+        let next = Trial { left, ns: ns.min(self.ns), misses, ..next };
+        let is_slow = next.ns / 3 * 2 > best;
+        if misses < (if is_slow { self.slow_misses } else { MISSES }) && left > 0 {
             return next;
         }
         if is_close(next.ns) {
@@ -273,29 +282,22 @@ fn shared_time(shared: &Option<Span>, class: usize, method: CopyMethod) -> Optio
 
 impl CopyTimes {
     /// Creates the times of a pair of ranks that shares its times in the memory `shared`.
-    pub(crate) fn new(shared: Option<Span>) -> CopyTimes {
+    /// `is_lower` is true if this rank, the receiver, is the lower one.
+    pub(crate) fn new((shared, is_lower): (Option<Span>, bool)) -> CopyTimes {
         let mut classes = [ClassTimes::default(); CLASSES];
+        let large = if is_lower { &METHODS_OF_LOWER } else { &METHODS };
         for (index, class) in (0..).zip(&mut classes) {
             class.retry = RETRY.0 >> scale_of(index);
-            class.methods = if index < LARGE { &METHODS } else { &EAGER_METHODS };
+            class.methods = if index < LARGE { large } else { &EAGER_METHODS };
         }
         CopyTimes { classes, choices: CopyChoices::default(), shared }
     }
 
     /// Counts `count` messages.
     pub(crate) fn count(&mut self, size: MessageSize, count: u64) {
-        let shared = &self.shared;
         let Some(class) = self.classes.get_mut(size.class) else { return };
         if class.messages == 0 {
-            // Other pairs may have measured the methods.
-            for method in METHODS {
-                let word = shared_time(shared, size.class, method);
-                if let Some(ns) = word.map(|word| word.load(Relaxed)).filter(|&ns| ns > 0) {
-                    let (retry_at, early_at) = (class.retry, class.retry);
-                    class.set(method, MethodTime { ns, retry_at, early_at });
-                }
-            }
-            class.trial = (class.best().1 == UNKNOWN).then(|| Trial::new(Cells, size.class, true));
+            class.begin_trial(size.class, &self.shared);
         }
         class.messages += count;
     }
@@ -306,12 +308,10 @@ impl CopyTimes {
         let (ns, count) = (time.0.saturating_mul(1 << 20) / size.len.max(1) as u64, time.1);
         self.update(size.class, |class| class.record(method, (ns, count)));
         let known = self.classes.get(size.class).map_or(UNKNOWN, |class| class.time(method).ns);
-        let word = shared_time(&self.shared, size.class, method);
-        if let Some(word) = word.filter(|_| known != UNKNOWN) {
-            // A store fetches the cache line from another rank, and later stores wait for it.
-            if word.load(Relaxed).abs_diff(known) > known / 8 {
-                word.store(known, Relaxed);
-            }
+        let word = shared_time(&self.shared, size.class, method).filter(|_| known != UNKNOWN);
+        // A store fetches the cache line from another rank, and later stores wait for it.
+        if let Some(word) = word.filter(|word| word.load(Relaxed).abs_diff(known) > known / 8) {
+            word.store(known, Relaxed);
         }
     }
 
@@ -330,9 +330,7 @@ impl CopyTimes {
     pub(crate) fn new_choice(&mut self, size: MessageSize) -> Option<(String, String)> {
         let class = self.classes.get_mut(size.class)?;
         let (best, _) = class.best();
-        let is_first_trial = class.trial.is_some_and(|trial| trial.is_first);
-        let is_tried =
-            !is_first_trial && class.methods.iter().all(|&method| class.time(method).retry_at > 0);
+        let is_tried = class.methods.iter().all(|&method| class.is_tried(method));
         if !is_tried || class.reported.replace(best) == Some(best) {
             return None;
         }
@@ -349,20 +347,12 @@ impl CopyTimes {
         let Some(class) = self.classes.get_mut(index) else { return };
         let before = class.best().0;
         change(class);
+        class.begin_trial(index, &self.shared);
         let (best, ns) = class.best();
         let is_much_faster = ns < class.time(before).ns / 4 * 3;
-        class.trial = class.trial.or_else(|| {
-            let due = class.due()?;
-            Some(Trial::new(due, index, class.time(due).ns == UNKNOWN))
-        });
         self.choices.set(index, best, class.trial.map(|trial| trial.method));
         if is_much_faster {
-            let others = (0..).zip(&mut self.classes).filter(|&(other, _)| other != index);
-            for (other, class) in others {
-                class.renew(best);
-                let tried = class.trial.map(|trial| trial.method);
-                self.choices.set(other, class.best().0, tried);
-            }
+            self.classes.iter_mut().for_each(|class| class.renew(best));
         }
     }
 }
@@ -376,50 +366,71 @@ impl ClassTimes {
         self.times.get_mut(method as usize).into_iter().for_each(|slot| *slot = time);
     }
 
-    /// Returns the fastest method and its time.
-    fn best(&self) -> (CopyMethod, u64) {
-        let times = METHODS.map(|method| (method, self.time(method).ns));
-        times.into_iter().min_by_key(|&(_, ns)| ns).unwrap_or((Cells, UNKNOWN))
+    /// Returns the time `ns` of a method after a trial of `used` messages. What the trial has cost
+    /// postpones the next one.
+    fn tried(&self, ns: u64, used: u32) -> MethodTime {
+        let best = self.best().1;
+        let lost = ns.saturating_sub(best).saturating_mul(u64::from(used));
+        let cost = (lost.saturating_mul(RETRY_COST) / best.max(1)).clamp(self.retry, RETRY.1);
+        let early_at = self.messages + (cost / HASTE).max(self.retry);
+        MethodTime { ns, retry_at: self.messages + cost, early_at }
     }
 
-    /// Returns a slower method whose next trial is due.
+    /// Begins the next trial of a method if one is due and none is in progress. First takes over
+    /// the times of methods that only other pairs have measured. `index` is that of the class.
+    fn begin_trial(&mut self, index: usize, shared: &Option<Span>) {
+        for &method in self.methods {
+            let word = shared_time(shared, index, method).map_or(0, |word| word.load(Relaxed));
+            if word > 0 && !self.is_tried(method) {
+                self.set(method, self.tried(word, MISSES + 1));
+            }
+        }
+        let new = |due| Trial::new(due, index, self.time(due).ns == UNKNOWN);
+        self.trial = self.trial.or_else(|| self.due().map(new));
+    }
+
+    /// Returns true if the method was measured, or has failed and is not due.
+    fn is_tried(&self, method: CopyMethod) -> bool {
+        let time = self.time(method);
+        time.ns != UNKNOWN || time.retry_at > self.messages
+    }
+
+    /// Returns the fastest method and its time.
+    fn best(&self) -> (CopyMethod, u64) {
+        let times = self.methods.iter().map(|&method| (method, self.time(method).ns));
+        let known = times.filter(|&(_, ns)| ns != UNKNOWN);
+        known.min_by_key(|&(_, ns)| ns).unwrap_or((Split, UNKNOWN))
+    }
+
+    /// Returns a method whose next trial is due, other than the fastest one.
     fn due(&self) -> Option<CopyMethod> {
-        let best = self.best().0;
-        let is_due = |method| method != best && self.time(method).retry_at <= self.messages;
+        let (best, ns) = self.best();
+        let is_other = |method| method != best || ns == UNKNOWN;
+        let is_due = |method| is_other(method) && self.time(method).retry_at <= self.messages;
         let due = self.methods.iter().copied().filter(|&method| is_due(method));
         due.min_by_key(|&method| self.time(method).retry_at)
     }
 
-    /// Makes the next trial of a method due, because it has become faster for another size, and
-    /// ends the trial of another method.
+    /// Makes the next trial of a method due, because it has become faster for another size.
     fn renew(&mut self, method: CopyMethod) {
         let known = self.time(method);
-        if self.methods.contains(&method) {
-            self.set(method, MethodTime { retry_at: known.retry_at.min(self.messages), ..known });
-            self.trial = self.trial.filter(|trial| trial.method == method);
-        }
+        self.set(method, MethodTime { retry_at: known.retry_at.min(self.messages), ..known });
     }
 
     /// Records the time of `count` messages for 1 MiB each.
     fn record(&mut self, method: CopyMethod, (ns, count): (u64, u32)) {
         let best = self.best().1;
         let known = self.time(method);
-        let retry_at = known.retry_at.max(self.messages);
         if let Some(trial) = self.trial.filter(|trial| trial.method == method) {
             let trial = trial.add((ns, count), best);
             self.trial = (trial.left > 0).then_some(trial);
             if trial.left > 0 {
-                return self.set(method, MethodTime { retry_at, ..known });
+                return;
             }
-            // The time of the trial replaces the recorded one. What the trial has cost postpones
-            // the next one.
-            let lost = trial.ns.saturating_sub(best).saturating_mul(u64::from(trial.used));
-            let cost = (lost.saturating_mul(RETRY_COST) / best.max(1)).clamp(self.retry, RETRY.1);
-            let early_at = self.messages + (cost / HASTE).max(self.retry);
-            let retry_at = self.messages + cost;
-            self.set(method, MethodTime { ns: trial.ns, retry_at, early_at });
-        } else {
-            self.set(method, MethodTime { ns: smoothed(known.ns, (ns, count)), retry_at, ..known });
+            // The time of the trial replaces the recorded one.
+            self.set(method, self.tried(trial.ns, trial.used));
+        } else if known.ns != UNKNOWN || self.trial.is_none() {
+            self.set(method, MethodTime { ns: smoothed(known.ns, (ns, count)), ..known });
         }
         let best = self.best().1;
         if best.abs_diff(self.expected_ns) > self.expected_ns / 4 {

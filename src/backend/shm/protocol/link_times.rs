@@ -20,16 +20,16 @@ impl Link {
     pub(crate) fn end_eager(
         &mut self,
         copy: &EagerCopy,
-        shared: impl FnOnce() -> Option<Span>,
+        shared: impl FnOnce() -> (Option<Span>, bool),
     ) -> Option<(String, String)> {
         let ns = now_ns().saturating_sub(copy.begun_ns).saturating_add(copy.sender_ns);
         self.times(shared).count(copy.size, EAGER_SAMPLE);
         self.record(copy.size, copy.method, (ns, 1))
     }
 
-    /// Returns the times of the messages from the peer. `shared` returns the memory for the times
-    /// that the pair shares.
-    fn times(&mut self, shared: impl FnOnce() -> Option<Span>) -> &mut CopyTimes {
+    /// Returns the times of the messages from the peer. `shared` returns the argument of
+    /// [`CopyTimes::new`].
+    fn times(&mut self, shared: impl FnOnce() -> (Option<Span>, bool)) -> &mut CopyTimes {
         self.times.get_or_insert_with(|| Box::new(CopyTimes::new(shared())))
     }
 
@@ -51,14 +51,14 @@ impl Link {
     /// Records that the transfer of a message of `len` bytes begins. `filled_ns` is the time that
     /// the sender took to fill the first cell before it announced the message; `None` if it did not
     /// measure it. Returns the time at which the transfer began, or 0 if it is not timed.
-    /// `is_measurable` is false if there is no choice of methods. `shared` returns the memory for
-    /// the times that the pair shares.
+    /// `is_measurable` is false if there is no choice of methods. `shared` returns the argument of
+    /// [`CopyTimes::new`].
     pub(crate) fn begin_transfer(
         &mut self,
         len: usize,
         is_measurable: bool,
         filled_ns: Option<u64>,
-        shared: impl FnOnce() -> Option<Span>,
+        shared: impl FnOnce() -> (Option<Span>, bool),
     ) -> u64 {
         if self.ended.take().is_some() {
             self.transfers.break_off();

@@ -9,7 +9,7 @@
 //! unrequested fragments to its own memory, so a waiting message never occupies a cell.
 
 use super::cma::{explain_denial, half};
-use super::copy_method::CopyMethod;
+use super::copy_method::{CopyMethod, LONG};
 use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::backend::shm::memory::cells::{CELL, CellPool};
@@ -24,9 +24,7 @@ use crate::sys::{memory::buf::Region, sync::wait::now_ns};
 pub(crate) const FRAGMENT: usize = if CELL < MAX_DATA { CELL } else { MAX_DATA };
 /// Number of fragments that are sent before the receiver requests any; the receiver's answer
 /// arrives while these fragments are copied.
-const FIRST: usize = 4;
-/// Maximum size of a message that is sent without a rendezvous request, in bytes.
-pub(crate) const LONG: usize = FIRST * FRAGMENT;
+const FIRST: usize = LONG.div_ceil(FRAGMENT);
 /// Maximum number of fragments copied per call to `stream_to`; incoming records are read in
 /// between.
 const FRAGMENTS: usize = 8;

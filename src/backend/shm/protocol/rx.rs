@@ -1,12 +1,12 @@
 //! Receiving side of the protocol: handles records read from rings.
 
-use super::copy_method::CopyMethod;
+use super::copy_method::{CopyMethod, LONG};
 use super::engine::{
     Arrival, CmaProgress, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation,
     done, fitting, rank_of,
 };
 use super::exchange::LargeHeader;
-use super::pipeline::{FILLED_BIT, FRAGMENT, LONG, fragments_of};
+use super::pipeline::{FILLED_BIT, FRAGMENT, fragments_of};
 use super::transfer_times::{EagerCopy, TransferEnd};
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::backend::p2p::P2pEngine;

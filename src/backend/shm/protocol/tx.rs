@@ -1,9 +1,8 @@
 //! Sending side of the protocol: writes queued records to the ring of each rank as space permits.
 //! The fragments of large messages are in `pipeline`.
 
-use super::copy_method::CopyMethod;
+use super::copy_method::{CopyMethod, LONG};
 use super::engine::{ControlRecord, Engine, Receive, Send, SendStage, ShmOperation, done};
-use super::pipeline::LONG;
 use super::rx::explain_copies;
 use crate::abi::status::DTL_SUCCESS;
 use crate::backend::p2p::P2pEngine;
@@ -151,7 +150,8 @@ impl Engine {
         let is_lower = self.rank < dest;
         let chosen = self.peers.link_mut(dest).map(|link| link.chosen_for_send(len, is_lower));
         let forced = self.forced.map(|method| (method, false));
-        let method = forced.or(chosen).filter(|(how, _)| self.lends || how.uses_cells());
+        let readable = self.peers.get(dest).is_some_and(|peer| peer.readable);
+        let method = forced.or(chosen.filter(|(how, _)| readable || how.uses_cells()));
         method.unwrap_or((CopyMethod::Cells, false))
     }
 
@@ -161,6 +161,7 @@ impl Engine {
         let ns = if begun_ns > 0 { now_ns().saturating_sub(begun_ns) } else { 0 };
         let start = (begun_ns, ns);
         self.peers.link_mut(dest).into_iter().for_each(|link| link.exchange.send(len, start));
+        self.pool.iter_mut().flatten().for_each(|pool| pool.count(len));
     }
 
     /// Allocates state words for a rendezvous request after all committed state words were found in

@@ -23,8 +23,8 @@ fn each_cell_is_had_once_until_it_is_free() {
     let number = pool.send(9, 1);
     assert!(all(&mut pool).is_empty());
     cells.free(9, number);
-    pool.give_back(40);
-    assert_eq!(all(&mut pool), [9, 40]);
+    pool.give_back(12);
+    assert_eq!(all(&mut pool), [9, 12]);
     assert_eq!(pool.send(9, 1), number + 1);
     cells.free(9, number);
     assert!(all(&mut pool).is_empty(), "read once, sent twice");
@@ -32,16 +32,27 @@ fn each_cell_is_had_once_until_it_is_free() {
 
 #[test]
 fn a_rank_that_sends_much_uses_all_cells() {
-    let (mut pool, cells) = both();
-    for _ in 0..ROUNDS {
-        let had = all(&mut pool);
-        assert_eq!(had.len(), usize::from(FIRST_CELLS));
-        for cell in had {
-            let number = pool.send(cell, 1);
-            cells.free(cell, number);
+    let (mut pool, _) = both();
+    let steps = [(SOME_BYTES, FIRST_CELLS), (MANY_BYTES - SOME_BYTES, SOME_CELLS)];
+    for (bytes, count) in steps {
+        for _ in 1..bytes / CELL {
+            pool.count(CELL);
         }
+        let had = all(&mut pool);
+        assert_eq!(had, (0..count).collect::<Vec<_>>());
+        had.into_iter().for_each(|cell| pool.give_back(cell));
+        pool.count(CELL);
     }
     assert_eq!(all(&mut pool), (0..CELLS).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_message_larger_than_the_first_cells_uses_more() {
+    let (mut pool, _) = both();
+    pool.count(CELL * usize::from(FIRST_CELLS));
+    assert_eq!(all(&mut pool).len(), usize::from(FIRST_CELLS));
+    pool.count(CELL * usize::from(FIRST_CELLS) + 1);
+    assert_eq!(all(&mut pool), (FIRST_CELLS..SOME_CELLS).collect::<Vec<_>>());
 }
 
 #[test]

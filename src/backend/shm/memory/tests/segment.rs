@@ -36,7 +36,7 @@ fn pairs_at_one_distance_share_their_copy_times() {
             segment.rank_word(rank, DOMAINS + 8 * index).expect("word").store(name, Relaxed);
         }
     }
-    let word = |a, b| segment.copy_times(a, b).expect("times").word(0).expect("word").as_ptr();
+    let word = |a, b| segment.copy_times(a, b).0.expect("times").word(0).expect("word").as_ptr();
     assert_eq!([word(0, 1), word(0, 2), word(0, 3)], [word(1, 0), word(2, 1), word(3, 3)]);
     assert!(word(0, 1) != word(0, 2) && word(0, 2) != word(0, 3) && word(0, 1) != word(0, 3));
     const { assert!(TIMES_AT + 3 * TIMES_BYTES <= RANKS_AT) };

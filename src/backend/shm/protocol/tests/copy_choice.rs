@@ -32,7 +32,7 @@ fn transfer(
 fn the_first_hundred_messages_take_at_most_a_seventh_more() {
     for fastest in METHODS {
         let time = |method, _| if method == fastest { 10_000 } else { 24_000 };
-        let (total, used) = transfer(&mut CopyTimes::new(None), 1 << 20, 100, time);
+        let (total, used) = transfer(&mut CopyTimes::new((None, false)), 1 << 20, 100, time);
         assert!(total <= 114 * 10_000, "{fastest:?}: {total} ns, {used:?}");
     }
 }
@@ -43,14 +43,14 @@ fn the_first_hundred_messages_of_each_size_waste_at_most_half_a_millisecond() {
     for (class, len) in (0..CLASSES).map(|class| (class, FRAGMENT << class)) {
         let best = 2_000 << class;
         let time = |method, _| if method == Cells { best * 5 / 2 } else { best };
-        let (total, used) = transfer(&mut CopyTimes::new(None), len, 100, time);
+        let (total, used) = transfer(&mut CopyTimes::new((None, false)), len, 100, time);
         assert!(total <= 110 * best + 500_000, "{len} bytes: {total} ns, {used:?}");
     }
 }
 
 #[test]
 fn a_method_is_measured_when_its_memory_is_in_the_cache() {
-    let mut times = CopyTimes::new(None);
+    let mut times = CopyTimes::new((None, false));
     // The first time around all cells is slow.
     let cold = |method, number| match method {
         Cells if number < u64::from(FIRST_CELLS) / 4 => 100_000,
@@ -64,7 +64,7 @@ fn a_method_is_measured_when_its_memory_is_in_the_cache() {
 #[test]
 fn later_messages_rarely_try_a_slower_method() {
     for slow in [11_000, 15_000, 40_000] {
-        let mut times = CopyTimes::new(None);
+        let mut times = CopyTimes::new((None, false));
         let time = |method, _| if method == Split { 10_000 } else { slow };
         transfer(&mut times, 1 << 16, 1000, time);
         let (total, used) = transfer(&mut times, 1 << 16, 40_000, time);
@@ -76,7 +76,7 @@ fn later_messages_rarely_try_a_slower_method() {
 /// Windows of 64 messages have one time each. Their trials take as small a part of the time.
 #[test]
 fn a_window_that_tries_a_slower_method_is_rare() {
-    let (mut times, len) = (CopyTimes::new(None), 1 << 17);
+    let (mut times, len) = (CopyTimes::new((None, false)), 1 << 17);
     let mut windows = |count: u64| {
         let mut used = [0; 4];
         for _ in 0..count {
@@ -99,7 +99,7 @@ fn a_window_that_tries_a_slower_method_is_rare() {
 /// A few long delays, as for memory that has no pages yet, do not postpone the next trial.
 #[test]
 fn a_method_that_was_delayed_is_soon_tried_again() {
-    let mut times = CopyTimes::new(None);
+    let mut times = CopyTimes::new((None, false));
     let first = |method, number| match method {
         Cells if number < 4 => 400_000,
         Cells => 30_000,
@@ -115,7 +115,7 @@ fn a_method_that_was_delayed_is_soon_tried_again() {
 #[test]
 fn a_change_of_the_fastest_time_renews_the_trials_early() {
     let after = |slower: u64| {
-        let (mut times, mut retries, mut count) = (CopyTimes::new(None), 0, 0);
+        let (mut times, mut retries, mut count) = (CopyTimes::new((None, false)), 0, 0);
         // Trials of Cells in windows of 64 messages are expensive.
         let window = |times: &mut CopyTimes, ns: [u64; 2]| {
             let method = times.choices.method(1 << 17);
@@ -138,7 +138,7 @@ fn a_change_of_the_fastest_time_renews_the_trials_early() {
 /// One window that is slower than usual does not end a trial of a known method.
 #[test]
 fn a_disturbed_window_does_not_end_a_trial() {
-    let (mut times, len) = (CopyTimes::new(None), 1 << 17);
+    let (mut times, len) = (CopyTimes::new((None, false)), 1 << 17);
     let mut window = |ns: u64| {
         let method = times.choices.method(len);
         times.count(Size::large(len), 64);
@@ -157,7 +157,7 @@ fn a_disturbed_window_does_not_end_a_trial() {
 /// longer. The shortest time of a trial says nothing about the average of the fastest method.
 #[test]
 fn a_trial_of_messages_with_two_durations_compares_averages() {
-    let mut times = CopyTimes::new(None);
+    let mut times = CopyTimes::new((None, false));
     let time = |method, number| {
         let part = if number % 2 == 0 { 3 } else { 1 };
         part * if method == Cells { 10_000 } else { 14_000 }
@@ -167,9 +167,19 @@ fn a_trial_of_messages_with_two_durations_compares_averages() {
     assert!(used[Cells as usize] > 9_000, "{used:?}");
 }
 
+/// Cells are far slower than kernel copies if the cores share no cache.
+#[test]
+fn a_first_trial_of_a_much_slower_method_takes_few_messages() {
+    for len in [1 << 20, 8 << 20] {
+        let time = |method, _| if method == Cells { 500_000 } else { 60_000 };
+        let (_, used) = transfer(&mut CopyTimes::new((None, false)), len, 100, time);
+        assert!(used[Cells as usize] <= 2, "{used:?}");
+    }
+}
+
 #[test]
 fn the_choice_follows_a_rank_that_moves() {
-    let mut times = CopyTimes::new(None);
+    let mut times = CopyTimes::new((None, false));
     let near = |method, _| if method == Cells { 5_000 } else { 12_000 };
     let far = |method, _| if method == Cells { 30_000 } else { 12_000 };
     transfer(&mut times, 100_000, 500, near);
@@ -182,7 +192,7 @@ fn the_choice_follows_a_rank_that_moves() {
 
 #[test]
 fn a_change_for_one_size_renews_the_trials_for_others() {
-    let mut times = CopyTimes::new(None);
+    let mut times = CopyTimes::new((None, false));
     let far = |method, _| if method == Cells { 60_000 } else { 20_000 };
     let near = |method, _| if method == Cells { 10_000 } else { 20_000 };
     transfer(&mut times, 1 << 18, 2_000, far);
@@ -194,7 +204,7 @@ fn a_change_for_one_size_renews_the_trials_for_others() {
 
 #[test]
 fn single_delays_do_not_change_the_choice() {
-    let mut times = CopyTimes::new(None);
+    let mut times = CopyTimes::new((None, false));
     let time = |method, number| match method {
         Get if number % 50 == 0 => 900_000,
         Get => 10_000,
@@ -207,7 +217,7 @@ fn single_delays_do_not_change_the_choice() {
 
 #[test]
 fn a_method_that_fails_is_rarely_chosen() {
-    let mut times = CopyTimes::new(None);
+    let mut times = CopyTimes::new((None, false));
     for _ in 0..100 {
         let method = times.choices.method(20_000);
         match method {
@@ -221,9 +231,9 @@ fn a_method_that_fails_is_rarely_chosen() {
 
 #[test]
 fn a_new_choice_is_described_once() {
-    let mut times = CopyTimes::new(None);
+    let mut times = CopyTimes::new((None, false));
     let far = |method, _| if method == Split { 10_000 } else { 20_000 };
-    for number in 1..12 {
+    for number in 1..7 {
         transfer(&mut times, 1 << 20, 1, far);
         assert_eq!(
             times.new_choice(Size::large(1 << 20)),
@@ -244,7 +254,7 @@ fn a_new_choice_is_described_once() {
 
 #[test]
 fn a_choice_is_described_while_a_known_method_is_tried_again() {
-    let (mut times, len) = (CopyTimes::new(None), 16 << 10);
+    let (mut times, len) = (CopyTimes::new((None, false)), 16 << 10);
     // Another pair has measured one method, whose next trial is due after that of the other one.
     let class = &mut times.classes[Size::eager(len).class];
     class.messages = 1;
@@ -286,14 +296,14 @@ fn send_eager(
 
 #[test]
 fn eager_messages_use_the_faster_stores() {
-    let mut times = CopyTimes::new(None);
+    let mut times = CopyTimes::new((None, false));
     let far = |method| if method == CellsNt { 1_900 } else { 2_900 };
     let near = |method| if method == CellsNt { 1_900 } else { 800 };
     let (measured, used) = send_eager(&mut times, 8 << 10, 10_000, far);
     assert!(used[CellsNt as usize] > 9_600 && measured == 323, "{measured}, {used:?}");
     // Messages of other sizes have not been sent.
     assert_eq!(times.choices.eager(3 << 10, 0), (Cells, true));
-    assert_eq!(times.choices.method(1 << 20), Cells);
+    assert_eq!(times.choices.method(1 << 20), Split);
     let (measured, used) = send_eager(&mut times, 8 << 10, 200_000, near);
     assert!(used[CellsNt as usize] < 140_000 && measured == 6452, "{measured}, {used:?}");
     let (_, used) = send_eager(&mut times, 8 << 10, 10_000, far);
@@ -307,18 +317,35 @@ fn a_pair_starts_with_the_times_of_another_pair() {
     let memory = SharedMapping::create(4096).expect("memory");
     memory.commit(0, 4096).expect("commit");
     const { assert!(CLASSES * METHODS.len() * 8 <= TIMES_BYTES) };
-    let pair = || CopyTimes::new(memory.span(0, TIMES_BYTES));
-    let time = |method, _| if method == Split { 10_000 } else { 30_000 };
+    let pair = || CopyTimes::new((memory.span(0, TIMES_BYTES), false));
+    let time = |method, _| if method == Cells { 10_000 } else { 30_000 };
     transfer(&mut pair(), 1 << 20, 1000, time);
     let (_, used) = transfer(&mut pair(), 1 << 20, 100, time);
     assert_eq!(used, [1, 0, 99, 0]);
     // The times of one size are not those of another, and they are tried again later.
     let (_, used) = transfer(&mut pair(), 1 << 16, 100, time);
-    assert!(used[Cells as usize] > 8, "{used:?}");
-    let mut times = pair();
-    let near = |method, _| if method == Cells { 5_000 } else { 12_000 };
-    let (_, used) = transfer(&mut times, 1 << 20, 1000, near);
-    assert!(used[Cells as usize] > 700, "{used:?}");
+    assert!(used.iter().all(|&count| count > 0), "{used:?}");
+    let moved = |method, _| if method == Get { 5_000 } else { 12_000 };
+    let (_, used) = transfer(&mut pair(), 1 << 20, 1000, moved);
+    assert!(used[Get as usize] > 600, "{used:?}");
+}
+
+/// Messages travel in both directions by turns.
+#[test]
+fn each_rank_of_a_pair_measures_half_of_the_methods() {
+    let memory = SharedMapping::create(4096).expect("memory");
+    memory.commit(0, 4096).expect("commit");
+    let mut both = [true, false].map(|is_lower| CopyTimes::new((memory.span(0, 4096), is_lower)));
+    let time = |method, _| if method == Split { 10_000 } else { 19_000 };
+    let mut used = [0; 4];
+    for _ in 0..100 {
+        for times in &mut both {
+            let (_, each) = transfer(times, 1 << 20, 1, time);
+            used = std::array::from_fn(|method| used[method] + each[method]);
+        }
+    }
+    assert!(used[Split as usize] >= 190, "{used:?}");
+    assert!(used.iter().all(|&count| count > 0), "{used:?}");
 }
 
 #[test]
@@ -332,10 +359,10 @@ fn each_size_class_has_its_own_choice() {
     choices.set(8, Get, Some(Split));
     choices.set(1, Get, Some(Cells));
     let of = |choices: CopyChoices| lens.map(|len| choices.method(len));
-    assert_eq!(of(choices), [Cells, Cells, Cells, Cells, Split, Split]);
+    assert_eq!(of(choices), [Split, Split, Cells, Split, Split, Split]);
     choices.set(1, Get, None);
     choices.set(8, Get, None);
-    assert_eq!(of(choices), [Cells, Cells, Get, Cells, Get, Get]);
+    assert_eq!(of(choices), [Split, Split, Get, Split, Get, Get]);
     assert_eq!(choices.eager(16 << 10, 0).0, Cells);
 }
 
