@@ -183,20 +183,26 @@ impl Link {
         }
     }
 
-    /// Returns the method for a message of `len` bytes from the peer.
+    /// Returns the method for a message of `len` bytes from the peer, whose memory this rank can
+    /// read.
     pub(super) fn chosen(&self, len: usize, is_lower: bool) -> CopyMethod {
-        self.choices(false, is_lower).method(len)
+        self.choices(false, is_lower).method(len, true)
     }
 
     /// Returns the method for the next message of `len` bytes to the peer, and true if the time to
-    /// start it is to be measured.
-    pub(super) fn chosen_for_send(&mut self, len: usize, is_lower: bool) -> (CopyMethod, bool) {
+    /// start it is to be measured. `can_read` is true if this rank can read the peer's memory.
+    pub(super) fn chosen_for_send(
+        &mut self,
+        len: usize,
+        is_lower: bool,
+        can_read: bool,
+    ) -> (CopyMethod, bool) {
         self.exchange.prepare();
         let choices = self.choices(true, is_lower);
         // The time counts for the next message from the peer if this rank measures the exchange.
         let is_own = self.exchange.is_on && is_lower;
         let next = if is_own { self.exchange.next_arrival() } else { self.exchange.next() };
-        (choices.method(len), choices.is_timed(len, next))
+        (choices.method(len, can_read), choices.is_timed(len, next))
     }
 
     pub(super) fn has_open_sends(&self) -> bool {

@@ -40,7 +40,7 @@ pub(crate) const FIRST_CELLS: u16 = sync::size(16, 2) as u16;
 /// Number of cells that a rank uses after `SOME_BYTES` or the first message that is larger than the
 /// first cells together. Both limits are numbers of bytes in large messages, whatever their method:
 /// with more cells, another method may be the fastest one.
-const SOME_CELLS: u16 = sync::size(48, 2) as u16;
+pub(crate) const SOME_CELLS: u16 = sync::size(48, 2) as u16;
 const SOME_BYTES: usize = 4 << 20;
 const MANY_BYTES: usize = 128 << 20;
 /// Number of cells per group. The read counts of a group share a cache line.
@@ -107,7 +107,7 @@ pub(crate) struct CellPool {
     /// but not sent.
     free: u128,
     held: u128,
-    /// Number of groups in use, and of bytes sent by any method. Memory for the other groups is
+    /// Number of groups in use, and of bytes sent in large messages. Memory for the other groups is
     /// committed later, in `memory` at the offset of the pool.
     groups: u16,
     bytes: usize,
@@ -186,7 +186,7 @@ impl CellPool {
         }
     }
 
-    /// Begins to use `cells` cells. If there is no memory for them, a later call tries it again.
+    /// Begins to use `cells` cells. If there is no memory for them, a later call retries.
     #[cold]
     fn grow(&mut self, cells: u16) {
         let old = CELL * usize::from(self.groups * GROUP);

@@ -15,16 +15,17 @@
 use super::copy_method::CopyMethod::{self, Cells, CellsNt, Get, Split};
 use super::copy_method::LONG;
 use super::transfer_times::AVERAGED;
-use crate::backend::shm::memory::cells::{CELLS, FIRST_CELLS};
+use crate::backend::shm::memory::cells::{CELLS, FIRST_CELLS, SOME_CELLS};
 use crate::sys::os::shm_segment::Span;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Methods of large messages, in the order of their first trials by the higher rank of a pair and
-/// by the lower one. Each rank takes over what the other one has measured. Both begin with a kernel
-/// copy, which needs no warm cells, so that a much slower method is noticed at once.
+/// Methods of large messages, in the order of their first trials: for messages to the higher rank
+/// of a pair, and to the lower one. Each rank takes over what the other one has measured. Both
+/// begin with a kernel copy, which needs no warm cells, so that a much slower method is noticed at
+/// once.
 const METHODS: [CopyMethod; 4] = [Split, Cells, Get, CellsNt];
-const METHODS_OF_LOWER: [CopyMethod; 4] = [Get, CellsNt, Split, Cells];
+const METHODS_TO_LOWER: [CopyMethod; 4] = [Get, CellsNt, Split, Cells];
 /// Methods of eager messages.
 const EAGER_METHODS: [CopyMethod; 2] = [Cells, CellsNt];
 
@@ -35,14 +36,14 @@ const LARGE: usize = 9;
 /// which are copied through the ring: by ordinary stores as with `Cells`, or by non-temporal stores
 /// as with `CellsNt`.
 const CLASSES: usize = LARGE + 3;
-/// Maximum number of measured messages of a trial.
+/// Maximum number of measured messages of a trial, below 2 MiB.
 const TRIAL: u32 = AVERAGED;
 /// Number of further messages of a trial whose method is at least about as fast as the fastest one.
 const CLOSE_TRIAL: u32 = 32;
 /// A trial ends after this many messages in a row that do not shorten its time by an eighth. If its
 /// time is more than 1.5 times that of the fastest method, it ends with the first message that
-/// counts; a first trial of small messages ends with the next message that does not shorten it. In
-/// large messages a disturbance is rare or is averaged out.
+/// counts. A first trial below 256 KiB, where a disturbance is not averaged out, ends with the next
+/// message that does not shorten its time.
 const MISSES: u32 = 2;
 /// Outside trials, one in this many messages is timed: below 128 KiB, where reading the clock takes
 /// a noticeable part of the time, and from 128 KiB.
@@ -94,16 +95,17 @@ impl MessageSize {
 }
 
 /// Methods for all size classes. The word is shared between processes. Per class it has two bits
-/// for the chosen method, two for that of a trial, and one that is set if no trial is running. One
-/// more is set if there is a choice for any class.
+/// for the chosen method, two for that of a trial, and one that is set if no trial is running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CopyChoices(pub(crate) u64);
 
 impl CopyChoices {
-    /// Returns the method for a message of `len` bytes. Without any choice, a message of up to
-    /// `LONG` bytes uses cells, so that its sender need not wait for the receiver.
-    pub(crate) fn method(self, len: usize) -> CopyMethod {
-        if self.0 >> CHOSEN_BIT == 0 && len <= LONG {
+    /// Returns the method for a message of `len` bytes. Without a choice for any large messages,
+    /// one of up to `LONG` bytes uses cells, so that its sender need not wait for the receiver.
+    /// Larger ones do so if this rank cannot read the other one's memory: then the other one
+    /// probably cannot read this rank's.
+    pub(crate) fn method(self, len: usize, can_read: bool) -> CopyMethod {
+        if self.0 & LARGE_BITS == 0 && (len <= LONG || !can_read) {
             return Cells;
         }
         CopyMethod::of(self.0 >> bit_of(MessageSize::large(len).class, true))
@@ -131,14 +133,15 @@ impl CopyChoices {
         let methods = best as u64 | (tried.unwrap_or(best) as u64) << 2;
         let (bit, settled_bit) = (bit_of(class, false), SETTLED_BIT + class);
         self.0 &= !(15 << bit | 1 << settled_bit);
-        self.0 |= 1 << CHOSEN_BIT | methods << bit | u64::from(tried.is_none()) << settled_bit;
+        self.0 |= methods << bit | u64::from(tried.is_none()) << settled_bit;
     }
 }
 
 /// Position of the bit of the first class that is set if no method is being tried.
 const SETTLED_BIT: usize = 4 * CLASSES;
-/// Position of the bit that is set if there is a choice for any class.
-const CHOSEN_BIT: usize = SETTLED_BIT + CLASSES;
+/// Bits of the classes of large messages. One is set if there is a choice for any of them: either
+/// no trial is running, or one of the two methods is not `Split`.
+const LARGE_BITS: u64 = (1 << (4 * LARGE)) - 1 | ((1 << LARGE) - 1) << SETTLED_BIT;
 
 /// Returns the right shift of message counts in a size class: 0 for messages of up to 2 MiB, 1 for
 /// up to 4 MiB, 2 for larger ones.
@@ -196,8 +199,8 @@ struct MethodTime {
 #[derive(Clone, Copy)]
 struct Trial {
     method: CopyMethod,
-    /// Maximum number of further messages. The times of the first messages, before the last `TRIAL`
-    /// ones, do not count, because they use memory that the trial has not used before.
+    /// Maximum number of further messages. Below 2 MiB, the times of the first messages, before the
+    /// last `TRIAL` ones, do not count: they use memory that the trial has not used before.
     left: u32,
     /// Number of measured messages.
     used: u32,
@@ -227,7 +230,8 @@ impl Trial {
     /// the method has no time yet.
     fn new(method: CopyMethod, class: usize, is_first: bool) -> Trial {
         // The messages that use each cell for the first time, or when it is in no cache.
-        let around = (u32::from(if is_first { FIRST_CELLS } else { CELLS }) >> class).max(1);
+        let first_cells = if class < 4 { FIRST_CELLS } else { SOME_CELLS };
+        let around = (u32::from(if is_first { first_cells } else { CELLS }) >> class).max(1);
         let left = (TRIAL >> scale_of(class)) + if method == Cells { around } else { 0 };
         let slow_misses = u32::from(is_first && around > 1);
         let (ns, close) = (UNKNOWN, CLOSE_TRIAL >> scale_of(class));
@@ -256,8 +260,7 @@ impl Trial {
             return next;
         }
         if is_close(next.ns) {
-            let left = self.close.max(4 * count);
-            return Trial { left, ns: UNKNOWN, close: 0, ..next };
+            return Trial { left: self.close.max(4 * count), ns: UNKNOWN, close: 0, ..next };
         }
         Trial { left: 0, ..next }
     }
@@ -285,7 +288,7 @@ impl CopyTimes {
     /// `is_lower` is true if this rank, the receiver, is the lower one.
     pub(crate) fn new((shared, is_lower): (Option<Span>, bool)) -> CopyTimes {
         let mut classes = [ClassTimes::default(); CLASSES];
-        let large = if is_lower { &METHODS_OF_LOWER } else { &METHODS };
+        let large = if is_lower { &METHODS_TO_LOWER } else { &METHODS };
         for (index, class) in (0..).zip(&mut classes) {
             class.retry = RETRY.0 >> scale_of(index);
             class.methods = if index < LARGE { large } else { &EAGER_METHODS };
@@ -399,7 +402,7 @@ impl ClassTimes {
     fn best(&self) -> (CopyMethod, u64) {
         let times = self.methods.iter().map(|&method| (method, self.time(method).ns));
         let known = times.filter(|&(_, ns)| ns != UNKNOWN);
-        known.min_by_key(|&(_, ns)| ns).unwrap_or((Split, UNKNOWN))
+        known.min_by_key(|&(_, ns)| ns).unwrap_or((Cells, UNKNOWN))
     }
 
     /// Returns a method whose next trial is due, other than the fastest one.

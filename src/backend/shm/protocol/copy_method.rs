@@ -11,8 +11,8 @@ pub(crate) const LONG: usize = 4 * CELL;
 pub(crate) enum CopyMethod {
     /// The receiver reads fragments from the sender's memory, and the sender writes the others to
     /// the receiver's memory. If messages travel in both directions, the receiver reads all of
-    /// them, because each side has a message of its own to copy. The first messages of a pair are
-    /// copied in this way: no memory has to be prepared for it.
+    /// them, because each side has a message of its own to copy. Without a choice, messages above
+    /// `LONG` are copied in this way: it needs no cells.
     Split,
     /// The receiver reads all fragments from the sender's memory.
     Get,

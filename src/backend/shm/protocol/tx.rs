@@ -148,10 +148,11 @@ impl Engine {
     /// of the next one is to be timed.
     fn method_to(&mut self, dest: usize, len: usize) -> (CopyMethod, bool) {
         let is_lower = self.rank < dest;
-        let chosen = self.peers.link_mut(dest).map(|link| link.chosen_for_send(len, is_lower));
+        let can_read = self.peers.get(dest).is_some_and(|peer| peer.readable);
+        let link = self.peers.link_mut(dest);
+        let chosen = link.map(|link| link.chosen_for_send(len, is_lower, can_read));
         let forced = self.forced.map(|method| (method, false));
-        let readable = self.peers.get(dest).is_some_and(|peer| peer.readable);
-        let method = forced.or(chosen.filter(|(how, _)| readable || how.uses_cells()));
+        let method = forced.or(chosen).filter(|(how, _)| self.lends || how.uses_cells());
         method.unwrap_or((CopyMethod::Cells, false))
     }
 

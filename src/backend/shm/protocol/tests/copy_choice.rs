@@ -16,7 +16,7 @@ fn transfer(
 ) -> (u64, [u64; 4]) {
     let (mut total, mut used) = (0, [0; 4]);
     for number in 0..count {
-        let method = times.choices.method(len);
+        let method = times.choices.method(len, true);
         let ns = time(method, number);
         (total, used[method as usize]) = (total + ns, used[method as usize] + 1);
         let is_timed = times.choices.is_timed(len, number as u16);
@@ -29,11 +29,11 @@ fn transfer(
 }
 
 #[test]
-fn the_first_hundred_messages_take_at_most_a_seventh_more() {
+fn the_first_hundred_messages_take_at_most_a_sixth_more() {
     for fastest in METHODS {
         let time = |method, _| if method == fastest { 10_000 } else { 24_000 };
         let (total, used) = transfer(&mut CopyTimes::new((None, false)), 1 << 20, 100, time);
-        assert!(total <= 114 * 10_000, "{fastest:?}: {total} ns, {used:?}");
+        assert!(total <= 116 * 10_000, "{fastest:?}: {total} ns, {used:?}");
     }
 }
 
@@ -80,7 +80,7 @@ fn a_window_that_tries_a_slower_method_is_rare() {
     let mut windows = |count: u64| {
         let mut used = [0; 4];
         for _ in 0..count {
-            let method = times.choices.method(len);
+            let method = times.choices.method(len, true);
             used[method as usize] += 1;
             times.count(Size::large(len), 64);
             times.record(
@@ -118,12 +118,12 @@ fn a_change_of_the_fastest_time_renews_the_trials_early() {
         let (mut times, mut retries, mut count) = (CopyTimes::new((None, false)), 0, 0);
         // Trials of Cells in windows of 64 messages are expensive.
         let window = |times: &mut CopyTimes, ns: [u64; 2]| {
-            let method = times.choices.method(1 << 17);
+            let method = times.choices.method(1 << 17, true);
             times.count(Size::large(1 << 17), 64);
             times.record(Size::large(1 << 17), method, (ns[usize::from(method == Cells)], 64));
             method
         };
-        while retries < 100 || times.choices.method(1 << 17) == Cells {
+        while retries < 100 || times.choices.method(1 << 17, true) == Cells {
             retries += u32::from(window(&mut times, [10_000, 19_000]) == Cells);
         }
         while window(&mut times, [10_000 + slower, 8_000]) != Cells {
@@ -140,7 +140,7 @@ fn a_change_of_the_fastest_time_renews_the_trials_early() {
 fn a_disturbed_window_does_not_end_a_trial() {
     let (mut times, len) = (CopyTimes::new((None, false)), 1 << 17);
     let mut window = |ns: u64| {
-        let method = times.choices.method(len);
+        let method = times.choices.method(len, true);
         times.count(Size::large(len), 64);
         times.record(Size::large(len), method, (if method == Cells { ns } else { 20_000 }, 64));
         method
@@ -183,7 +183,7 @@ fn the_choice_follows_a_rank_that_moves() {
     let near = |method, _| if method == Cells { 5_000 } else { 12_000 };
     let far = |method, _| if method == Cells { 30_000 } else { 12_000 };
     transfer(&mut times, 100_000, 500, near);
-    assert_eq!(times.choices.method(100_000), Cells);
+    assert_eq!(times.choices.method(100_000, true), Cells);
     let (_, used) = transfer(&mut times, 100_000, 500, far);
     assert!(used[Cells as usize] < 200, "{used:?}");
     let (_, used) = transfer(&mut times, 100_000, 20_000, near);
@@ -219,7 +219,7 @@ fn single_delays_do_not_change_the_choice() {
 fn a_method_that_fails_is_rarely_chosen() {
     let mut times = CopyTimes::new((None, false));
     for _ in 0..100 {
-        let method = times.choices.method(20_000);
+        let method = times.choices.method(20_000, true);
         match method {
             Cells => times.record(Size::large(20_000), method, (9_000, 1)),
             failing => times.fail(Size::large(20_000), failing),
@@ -303,7 +303,7 @@ fn eager_messages_use_the_faster_stores() {
     assert!(used[CellsNt as usize] > 9_600 && measured == 323, "{measured}, {used:?}");
     // Messages of other sizes have not been sent.
     assert_eq!(times.choices.eager(3 << 10, 0), (Cells, true));
-    assert_eq!(times.choices.method(1 << 20), Split);
+    assert_eq!(times.choices.method(1 << 20, true), Split);
     let (measured, used) = send_eager(&mut times, 8 << 10, 200_000, near);
     assert!(used[CellsNt as usize] < 140_000 && measured == 6452, "{measured}, {used:?}");
     let (_, used) = send_eager(&mut times, 8 << 10, 10_000, far);
@@ -358,12 +358,23 @@ fn each_size_class_has_its_own_choice() {
     choices.set(1, Split, Some(Cells));
     choices.set(8, Get, Some(Split));
     choices.set(1, Get, Some(Cells));
-    let of = |choices: CopyChoices| lens.map(|len| choices.method(len));
+    let of = |choices: CopyChoices| lens.map(|len| choices.method(len, true));
     assert_eq!(of(choices), [Split, Split, Cells, Split, Split, Split]);
     choices.set(1, Get, None);
     choices.set(8, Get, None);
     assert_eq!(of(choices), [Split, Split, Get, Split, Get, Get]);
     assert_eq!(choices.eager(16 << 10, 0).0, Cells);
+}
+
+#[test]
+fn a_message_without_a_choice_waits_only_if_it_is_large() {
+    let mut choices = CopyChoices::default();
+    choices.set(Size::eager(8 << 10).class, CellsNt, None);
+    let of = |choices: CopyChoices, can_read| [LONG, LONG + 1].map(|n| choices.method(n, can_read));
+    assert_eq!(of(choices, true), [Cells, Split]);
+    assert_eq!(of(choices, false), [Cells, Cells]);
+    choices.set(Size::large(1 << 20).class, Cells, Some(Get));
+    assert_eq!(of(choices, false), [Split, Split], "the receiver has begun to choose");
 }
 
 /// Also those of one size in a regular sequence of several sizes.
