@@ -217,7 +217,7 @@ static void window_left(void) {
     dtl_comm_t comm;
     dtl_win_t win;
     void *memory;
-    int32_t value = 1;
+    int32_t value = 1, i;
     dtl_status_t status = DTL_SUCCESS;
     CHECK_OK(dtl_comm_dup(base, &comm));
     CHECK_OK(dtl_win_allocate(comm, 64, 4, &memory, &win));
@@ -231,6 +231,11 @@ static void window_left(void) {
     while (status == DTL_SUCCESS) {
         status = dtl_win_put(win, &value, 1, DTL_DTYPE_INT32, 0, (uint64_t)me);
         if (status == DTL_SUCCESS) status = dtl_win_flush(win, 0);
+    }
+    /* Over a network card, the memory can be gone before the notice of the revocation has arrived. */
+    for (i = 0; status == DTL_ERROR_RANK_FAILURE && i < 5000; i++) {
+        usleep(1000);
+        status = dtl_win_flush(win, 0);
     }
     CHECK_STATUS(status, DTL_ERROR_REVOKED);
     check_names(0);
