@@ -141,7 +141,7 @@ impl CopyChoices {
 const SETTLED_BIT: usize = 4 * CLASSES;
 /// Bits of the classes of large messages. One is set if there is a choice for any of them: either
 /// no trial is running, or one of the two methods is not `Split`.
-const LARGE_BITS: u64 = (1 << (4 * LARGE)) - 1 | ((1 << LARGE) - 1) << SETTLED_BIT;
+const LARGE_BITS: u64 = ((1 << (4 * LARGE)) - 1) | (((1 << LARGE) - 1) << SETTLED_BIT);
 
 /// Returns the right shift of message counts in a size class: 0 for messages of up to 2 MiB, 1 for
 /// up to 4 MiB, 2 for larger ones.
