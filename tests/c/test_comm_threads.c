@@ -241,7 +241,9 @@ static void test_many(void) {
     on_ranks(MANY, MILLISECONDS(60000), idle);
     cpu = cpu_seconds() - cpu;
     printf("%d ranks that wait for four seconds use %.2f s of processor time\n", MANY, cpu);
+#ifndef __SANITIZE_ADDRESS__ /* which makes the start of so many threads expensive */
     CHECK(cpu < 3.0); /* one that is busy takes 4, all of them all processors */
+#endif
 }
 
 /* ---- ranks that leave ---- */
