@@ -252,7 +252,7 @@ impl Trial {
         }
         let is_close = |ns: u64| !self.is_first && ns < best / 8 * 9;
         let misses = if ns > self.ns - self.ns / 8 { self.misses + 1 } else { 0 };
-        // One time alone, of a window, may be that of a disturbance.
+        // One time alone, of a window, may be that of a disturbance, unless it is much longer.
         let left = if self.ns == UNKNOWN && !self.is_first { left.max(1) } else { left };
         let next = Trial { left, ns: ns.min(self.ns), misses, ..next };
         let is_slow = next.ns / 3 * 2 > best;
