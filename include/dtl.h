@@ -5087,7 +5087,7 @@ typedef struct dtl_trace_event_t {
 /// Initial value of a dtl_trace_event_t.
 #define DTL_TRACE_EVENT_INIT \
     {sizeof(dtl_trace_event_t), 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, {0}, 0, 0, NULL, NULL, \
-     NULL, {0}}
+     NULL, 0.0}
 
 /// Receives a begin or an end. It runs in the thread in which the event begins or ends (for
 /// operations: the thread that starts the operation or observes its end), possibly in several

@@ -76,6 +76,7 @@ fn in_c(field: &syn::Field, value: &Value, ty: &str, source: &Source) -> String 
             syn::Type::Array(_) => "{0}".into(),
             plain => match path_name(plain) {
                 Some(name) if is_integer(&name, source) => "0".into(),
+                Some(name) if matches!(name.as_str(), "f32" | "f64") => "0.0".into(),
                 Some(name) if name.ends_with("_fn_t") => "NULL".into(),
                 Some(_) => "{0}".into(),
                 None => "NULL".into(),
