@@ -16,11 +16,12 @@ cd "$(dirname "$0")/.."
 build_packages=(gcc:gcc ld:binutils cmake:cmake make:make curl:curl)
 test_packages=(g++:g++ patch:patch clang:clang pkg-config:pkg-config mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin
                mpicc.mpich:libmpich-dev mpirun.mpich:mpich unshare:util-linux valgrind:valgrind ip:iproute2
-               ucx_perftest:ucx-utils)
+               ucx_perftest:ucx-utils python3-config:python3-dev)
 # Not programs: a file of each tells.
 test_files=(/etc/OpenCL/vendors/pocl.icd:pocl-opencl-icd /usr/include/CL/cl.h:opencl-c-headers
             /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/dlpack/dlpack.h:libdlpack-dev
-            /usr/include/rdma/fi_tagged.h:libfabric-dev /usr/lib/python3/dist-packages/numpy:python3-numpy)
+            /usr/include/rdma/fi_tagged.h:libfabric-dev /usr/lib/python3/dist-packages/numpy:python3-numpy
+            /usr/share/python-wheels:python3-venv)
 rdma_vm_packages=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod xz:xz-utils
                   python3:python3-minimal ip:iproute2 ib_send_lat:perftest ibv_rc_pingpong:ibverbs-utils)
 rdma_vm_files=(/etc/libibverbs.d/rxe.driver:ibverbs-providers /usr/include/infiniband/verbs.h:libibverbs-dev)
@@ -138,6 +139,11 @@ if [ "$1" = docs ] || [ "$1" = test ]; then
             [ "$1" = test ]
         fi
     fi
+fi
+
+# Packages of PyPI, for the tests of the Python binding. Without them those tests are skipped.
+if [ "$1" = test ]; then
+    tests/python/environment.sh "${DTL_BUILD_DIR:-build}/python/venv" || true
 fi
 
 # Not in Debian's main archive: NVIDIA's compiler and NCCL. Without them the tests that need them are skipped.

@@ -204,3 +204,56 @@ fn macros_and_inline_functions_are_described() {
     assert_eq!(part("text"), ["Calls. Once.", "Marks.", "Adds."]);
     assert_eq!(part("kind"), ["macro", "macro", "inline"]);
 }
+
+#[test]
+fn the_raw_layer_of_python_has_every_item() {
+    let more = "
+        /// Does.
+        /// dtl:user opaque
+        pub type dtl_each_fn_t = Option<extern \"C\" fn(user: *mut c_void) -> dtl_status_t>;
+        /// Sizes.
+        #[repr(C)] pub struct dtl_sizes_t {
+            /// sizeof.
+            pub struct_size: u32,
+            /// Their number.
+            pub count: u32,
+            /// Sizes.
+            pub sizes: [u64; 3],
+            /// Names.
+            /// dtl: len(count)
+            pub names: *const *const c_char,
+            /// Does.
+            pub each: dtl_each_fn_t,
+        }
+        /// Too many.
+        pub const DTL_ERROR_LIMIT: dtl_status_t = 416;";
+    let tree = Tree::new("python", &format!("{more}\n{}", make(COMPLETE)));
+    let files: HashMap<String, String> =
+        crate::python::files(&tree.0).unwrap().into_iter().collect();
+    let has = |file: &str, part: &str| {
+        let text = &files[&format!("bindings/python/{file}")];
+        assert!(text.contains(part), "{file} lacks {part:?}:\n{text}");
+    };
+    has("raw/cdef.h", "\ntypedef int32_t dtl_status_t;\n");
+    has("raw/cdef.h", "\n#define DTL_MOST 3\n");
+    has("raw/cdef.h", "\nstruct dtl_thing_t {\n    uint64_t id;\n};\n");
+    has(
+        "raw/cdef.h",
+        "\n    uint64_t sizes[3];\n    const char *const *names;\n    dtl_each_fn_t each;\n",
+    );
+    has("raw/cdef.h", "\ntypedef dtl_status_t (*dtl_each_fn_t)(void *user);\n");
+    has("raw/cdef.h", "\nextern \"Python\" dtl_status_t python_each(void *user);\n");
+    has(
+        "raw/cdef.h",
+        "\ndtl_status_t dtl_thing_make(const char *name, void *data, dtl_thing_t *out);\n",
+    );
+    has("raw/cdef.h", "\nstatic dtl_sizes_t dtl_sizes_initial(void);\n");
+    has("raw/initial.c", "    dtl_sizes_t value = DTL_SIZES_INIT;\n");
+    has("dtl/_raw.pyi", "    DTL_MOST: int\n");
+    has("dtl/_raw.pyi", "    def dtl_sizes_initial(self) -> CData: ...\n");
+    let made =
+        "    def dtl_thing_make(self, name: CData, data: CData, out: CData, /) -> int: ...\n";
+    has("dtl/_raw.pyi", made);
+    has("dtl/constants.py", "\nclass Status(enum.IntEnum):\n");
+    has("dtl/constants.py", "\n    LIMIT = 416\n");
+}

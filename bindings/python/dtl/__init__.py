@@ -1,0 +1,31 @@
+"""libdtl for Python: communicators, devices, memory, streams, kernels and windows.
+
+    import dtl
+    import numpy as np
+
+    comm = dtl.COMM_WORLD
+    total = np.zeros(1)
+    comm.allreduce(np.array([comm.rank + 1.0]), total)
+
+`dtlrun -n 4 python program.py` runs four ranks. A failed call raises dtl.Error with the library's
+error text. The functions of dtl.h are in dtl.raw, under their own names.
+"""
+
+from . import _raw as raw
+from ._fast import RecvInfo
+from .buffers import IN_PLACE
+from .comm import ANY_SOURCE, ANY_TAG, COMM_SELF, COMM_WORLD, PROC_NULL, UNDEFINED, Comm
+from .constants import DeviceKind, DType, Language, LogLevel, MemoryKind, Op, Schedule, Status
+from .error import Error, last_error
+from .library import Library, explain, finalize, init, init_after_fork, version
+from .request import PersistentRequest, Request, test_all, wait_all, wait_any
+
+__version__ = version()
+
+__all__ = [
+    "ANY_SOURCE", "ANY_TAG", "COMM_SELF", "COMM_WORLD", "IN_PLACE", "PROC_NULL", "UNDEFINED",
+    "Comm", "DType", "DeviceKind", "Error", "Language", "Library", "LogLevel", "MemoryKind", "Op",
+    "PersistentRequest", "RecvInfo", "Request", "Schedule", "Status",
+    "explain", "finalize", "init", "init_after_fork", "last_error", "raw", "test_all", "version",
+    "wait_all", "wait_any",
+]  # fmt: skip

@@ -1,0 +1,71 @@
+"""Paths of the installation: `python -m dtl --prefix`, for users of C, C++ and Fortran.
+
+    python -m dtl --prefix       folder with include, lib, bin and share
+    python -m dtl --include      folder of dtl.h
+    python -m dtl --cmake-dir    folder for find_package(dtl): -Ddtl_DIR=$(python -m dtl --cmake-dir)
+    python -m dtl --pkgconfig    folder for PKG_CONFIG_PATH
+    python -m dtl --version      version of the library
+
+The programs dtlrun, dtl-info, dtl-bench and dtl-ctk are started from the same installation.
+"""
+
+import os
+import pathlib
+import stat
+import sys
+
+PREFIX = pathlib.Path(__file__).resolve().parent / "_prefix"
+
+
+def main(arguments: list[str]) -> int:
+    """Prints what the arguments request."""
+    paths = {
+        "--prefix": PREFIX,
+        "--include": PREFIX / "include",
+        "--cmake-dir": PREFIX / "lib" / "cmake" / "dtl",
+        "--pkgconfig": PREFIX / "lib" / "pkgconfig",
+    }
+    match arguments:
+        case [option] if option in paths:
+            print(paths[option])
+        case ["--version"]:
+            from . import version
+
+            print(version())
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+def _start(program: str) -> None:
+    """Replaces this process by a program of the installation."""
+    path = PREFIX / "bin" / program
+    if not os.access(path, os.X_OK):
+        # Some installers drop the permission to execute.
+        path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    os.execv(path, [str(path), *sys.argv[1:]])
+
+
+def dtlrun() -> None:
+    """Starts dtlrun."""
+    _start("dtlrun")
+
+
+def dtl_info() -> None:
+    """Starts dtl-info."""
+    _start("dtl-info")
+
+
+def dtl_bench() -> None:
+    """Starts dtl-bench."""
+    _start("dtl-bench")
+
+
+def dtl_ctk() -> None:
+    """Starts dtl-ctk."""
+    _start("dtl-ctk")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,304 @@
+"""Collectives of a communicator: blocking, and (with an i before the name) as requests.
+
+All ranks make the same calls in the same order. Buffers are described in buffers.py. `op` is a
+member of Op or a `ReduceOp`. With IN_PLACE as `sbuf`, the data is in `rbuf`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import buffers
+from ._raw import ffi, lib
+from .constants import DType, Op
+from .error import check
+from .request import Request
+
+# Call of a collective: the arguments after the communicator, and what they use.
+_Call = tuple[tuple[Any, ...], object]
+
+_IN_PLACE = ffi.cast("void *", -1)
+
+
+class Collectives:
+    """Collectives of dtl.Comm."""
+
+    _handle: Any
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        raise NotImplementedError
+
+    @property
+    def rank(self) -> int:
+        """Rank of this process."""
+        raise NotImplementedError
+
+    def _run(self, name: str, call: _Call) -> None:
+        arguments, used = call
+        check(getattr(lib, f"dtl_comm_{name}")(self._handle, *arguments), used)
+
+    def _start(self, name: str, call: _Call) -> Request:
+        arguments, used = call
+        out = ffi.new("dtl_request_t *")
+        check(getattr(lib, f"dtl_comm_{name}")(self._handle, *arguments, out), used)
+        return Request(out[0], used)
+
+    def barrier(self) -> None:
+        """Blocks until every rank has called it."""
+        self._run("barrier", ((), None))
+
+    def ibarrier(self) -> Request:
+        """Starts a barrier."""
+        return self._start("ibarrier", ((), None))
+
+    def bcast(self, buffer: Any, root: int = 0) -> None:
+        """Copies the buffer of the root to the buffer of every rank."""
+        self._run("bcast", self._bcast(buffer, root))
+
+    def ibcast(self, buffer: Any, root: int = 0) -> Request:
+        """Starts a bcast."""
+        return self._start("ibcast", self._bcast(buffer, root))
+
+    def _bcast(self, buffer: Any, root: int) -> _Call:
+        span = buffers.span(buffer, self.rank != root)
+        return (span.pointer, span.count, span.dtype, root), span
+
+    def reduce(self, sbuf: Any, rbuf: Any, op: int = Op.SUM, root: int = 0) -> None:
+        """Reduces the elements of every rank into the `rbuf` of the root; None elsewhere."""
+        self._run("reduce", self._reduce(sbuf, rbuf, op, root))
+
+    def ireduce(self, sbuf: Any, rbuf: Any, op: int = Op.SUM, root: int = 0) -> Request:
+        """Starts a reduce."""
+        return self._start("ireduce", self._reduce(sbuf, rbuf, op, root))
+
+    def _reduce(self, sbuf: Any, rbuf: Any, op: int, root: int) -> _Call:
+        arguments, used = self._pair(sbuf, rbuf)
+        return (*arguments, int(op), root), used
+
+    def allreduce(self, sbuf: Any, rbuf: Any, op: int = Op.SUM) -> None:
+        """Reduces the elements of every rank into the `rbuf` of every rank."""
+        self._run("allreduce", self._reduction(sbuf, rbuf, op))
+
+    def iallreduce(self, sbuf: Any, rbuf: Any, op: int = Op.SUM) -> Request:
+        """Starts an allreduce."""
+        return self._start("iallreduce", self._reduction(sbuf, rbuf, op))
+
+    def scan(self, sbuf: Any, rbuf: Any, op: int = Op.SUM) -> None:
+        """Reduces the elements of ranks 0 to this one."""
+        self._run("scan", self._reduction(sbuf, rbuf, op))
+
+    def iscan(self, sbuf: Any, rbuf: Any, op: int = Op.SUM) -> Request:
+        """Starts a scan."""
+        return self._start("iscan", self._reduction(sbuf, rbuf, op))
+
+    def exscan(self, sbuf: Any, rbuf: Any, op: int = Op.SUM) -> None:
+        """Reduces the elements of the ranks before this one. Rank 0's `rbuf` is unchanged."""
+        self._run("exscan", self._reduction(sbuf, rbuf, op))
+
+    def iexscan(self, sbuf: Any, rbuf: Any, op: int = Op.SUM) -> Request:
+        """Starts an exscan."""
+        return self._start("iexscan", self._reduction(sbuf, rbuf, op))
+
+    def _reduction(self, sbuf: Any, rbuf: Any, op: int) -> _Call:
+        arguments, used = self._pair(sbuf, rbuf)
+        return (*arguments, int(op)), used
+
+    def reduce_scatter_block(self, sbuf: Any, rbuf: Any, op: int = Op.SUM) -> None:
+        """Reduces blocks of every rank; rank r gets block r, in `rbuf`."""
+        self._run("reduce_scatter_block", self._scattered(sbuf, rbuf, op))
+
+    def ireduce_scatter_block(self, sbuf: Any, rbuf: Any, op: int = Op.SUM) -> Request:
+        """Starts a reduce_scatter_block."""
+        return self._start("ireduce_scatter_block", self._scattered(sbuf, rbuf, op))
+
+    def _scattered(self, sbuf: Any, rbuf: Any, op: int) -> _Call:
+        send, receive = _spans(sbuf, rbuf)
+        count = receive.count // self.size if send is None else receive.count
+        _require("sbuf", send, count * self.size)
+        return (_pointer(send), receive.pointer, count, receive.dtype, int(op)), (send, receive)
+
+    def gather(self, sbuf: Any, rbuf: Any = None, root: int = 0) -> None:
+        """Collects one block of every rank in the `rbuf` of the root; None elsewhere."""
+        self._run("gather", self._gathered(sbuf, rbuf, root))
+
+    def igather(self, sbuf: Any, rbuf: Any = None, root: int = 0) -> Request:
+        """Starts a gather."""
+        return self._start("igather", self._gathered(sbuf, rbuf, root))
+
+    def _gathered(self, sbuf: Any, rbuf: Any, root: int) -> _Call:
+        send = buffers.in_place(sbuf, False)
+        receive = None if rbuf is None else buffers.span(rbuf, True)
+        count, dtype = self._block(send, receive, "rbuf")
+        return (_pointer(send), count, _null(receive), dtype, root), (send, receive)
+
+    def allgather(self, sbuf: Any, rbuf: Any) -> None:
+        """Collects one block of every rank in the `rbuf` of every rank."""
+        self._run("allgather", self._all(sbuf, rbuf, False))
+
+    def iallgather(self, sbuf: Any, rbuf: Any) -> Request:
+        """Starts an allgather."""
+        return self._start("iallgather", self._all(sbuf, rbuf, False))
+
+    def alltoall(self, sbuf: Any, rbuf: Any) -> None:
+        """Sends block r of `sbuf` to rank r; receives one block of every rank in `rbuf`."""
+        self._run("alltoall", self._all(sbuf, rbuf, True))
+
+    def ialltoall(self, sbuf: Any, rbuf: Any) -> Request:
+        """Starts an alltoall."""
+        return self._start("ialltoall", self._all(sbuf, rbuf, True))
+
+    def _all(self, sbuf: Any, rbuf: Any, is_whole: bool) -> _Call:
+        send, receive = _spans(sbuf, rbuf)
+        count = receive.count // self.size
+        _require("rbuf", receive, count * self.size)
+        _require("sbuf", send, count * self.size if is_whole else count)
+        return (_pointer(send), count, receive.pointer, receive.dtype), (send, receive)
+
+    def scatter(self, sbuf: Any, rbuf: Any, root: int = 0) -> None:
+        """Distributes the blocks in the `sbuf` of the root (None elsewhere) to the ranks' `rbuf`."""
+        self._run("scatter", self._distributed(sbuf, rbuf, root))
+
+    def iscatter(self, sbuf: Any, rbuf: Any, root: int = 0) -> Request:
+        """Starts a scatter."""
+        return self._start("iscatter", self._distributed(sbuf, rbuf, root))
+
+    def _distributed(self, sbuf: Any, rbuf: Any, root: int) -> _Call:
+        send = None if sbuf is None else buffers.span(sbuf, False)
+        receive = buffers.in_place(rbuf, True)
+        count, dtype = self._block(receive, send, "sbuf")
+        return (_null(send), count, _pointer(receive), dtype, root), (send, receive)
+
+    def _block(
+        self, block: buffers.Span | None, whole: buffers.Span | None, name: str
+    ) -> tuple[int, int]:
+        """Returns the number of elements of a rank's block, and their dtype."""
+        if block is None and whole is None:
+            raise ValueError("both buffers are absent: one of them has the data of this rank")
+        count = block.count if block is not None else whole.count // self.size  # type: ignore
+        if whole is not None:
+            _require(name, whole, count * self.size)
+        return count, (block or whole).dtype  # type: ignore[union-attr]
+
+    def gatherv(
+        self,
+        sbuf: Any,
+        rbuf: Any = None,
+        counts: Sequence[int] | None = None,
+        displs: Sequence[int] | None = None,
+        root: int = 0,
+    ) -> None:
+        """Collects blocks of `counts[r]` elements at `displs[r]` in the `rbuf` of the root."""
+        send = buffers.in_place(sbuf, False)
+        receive = None if rbuf is None else buffers.span(rbuf, True)
+        sizes, places = _numbers(counts), _numbers(displs)
+        count, dtype = (0, receive.dtype) if send is None and receive else (send.count, send.dtype)  # type: ignore
+        self._room("rbuf", receive, counts, displs)
+        arguments = (_pointer(send), count, _null(receive), sizes, places, dtype, root)
+        self._run("gatherv", (arguments, (send, receive, sizes, places)))
+
+    def allgatherv(
+        self, sbuf: Any, rbuf: Any, counts: Sequence[int], displs: Sequence[int] | None = None
+    ) -> None:
+        """Collects blocks of `counts[r]` elements at `displs[r]` in the `rbuf` of every rank."""
+        send, receive = _spans(sbuf, rbuf)
+        sizes, places = _numbers(counts), _numbers(displs)
+        self._room("rbuf", receive, counts, displs)
+        count = 0 if send is None else send.count
+        arguments = (_pointer(send), count, receive.pointer, sizes, places, receive.dtype)
+        self._run("allgatherv", (arguments, (send, receive, sizes, places)))
+
+    def scatterv(
+        self,
+        sbuf: Any,
+        rbuf: Any,
+        counts: Sequence[int] | None = None,
+        displs: Sequence[int] | None = None,
+        root: int = 0,
+    ) -> None:
+        """Distributes blocks of `counts[r]` elements at `displs[r]` of the root's `sbuf`."""
+        send = None if sbuf is None else buffers.span(sbuf, False)
+        receive = buffers.in_place(rbuf, True)
+        sizes, places = _numbers(counts), _numbers(displs)
+        self._room("sbuf", send, counts, displs)
+        dtype = (receive or send).dtype  # type: ignore[union-attr]
+        count = 0 if receive is None else receive.count
+        arguments = (_null(send), sizes, places, _pointer(receive), count, dtype, root)
+        self._run("scatterv", (arguments, (send, receive, sizes, places)))
+
+    def alltoallv(
+        self,
+        sbuf: Any,
+        scounts: Sequence[int],
+        rbuf: Any,
+        rcounts: Sequence[int],
+        sdispls: Sequence[int] | None = None,
+        rdispls: Sequence[int] | None = None,
+    ) -> None:
+        """Sends `scounts[r]` elements to rank r; receives `rcounts[r]` elements of rank r."""
+        send, receive = _spans(sbuf, rbuf)
+        self._room("sbuf", send, scounts, sdispls)
+        self._room("rbuf", receive, rcounts, rdispls)
+        numbers = [_numbers(one) for one in (scounts, sdispls, rcounts, rdispls)]
+        arguments = (
+            _pointer(send), numbers[0], numbers[1],
+            receive.pointer, numbers[2], numbers[3], receive.dtype,
+        )  # fmt: skip
+        self._run("alltoallv", (arguments, (send, receive, numbers)))
+
+    def _room(
+        self,
+        name: str,
+        span: buffers.Span | None,
+        counts: Sequence[int] | None,
+        displs: Sequence[int] | None,
+    ) -> None:
+        """Raises ValueError if blocks leave the buffer, or if there is not one for each rank."""
+        if span is None or counts is None:
+            return
+        for what, numbers in (("counts", counts), ("displs", displs)):
+            if numbers is not None and len(numbers) != self.size:
+                raise ValueError(f"{what} has {len(numbers)} numbers: one for each of {self.size} ranks")
+        starts = displs if displs is not None else [sum(counts[:rank]) for rank in range(len(counts))]
+        end = max(start + count for start, count in zip(starts, counts, strict=True))
+        _require(name, span, end)
+
+    def _pair(self, sbuf: Any, rbuf: Any) -> _Call:
+        """Returns the buffers of a reduction with the count and dtype of both."""
+        if rbuf is None:
+            send = buffers.span(sbuf, False)
+            return (send.pointer, ffi.NULL, send.count, send.dtype), send
+        given, receive = _spans(sbuf, rbuf)
+        if given is not None and given.count != receive.count:
+            raise ValueError(f"sbuf has {given.count} elements, rbuf {receive.count}: pass as many")
+        return (_pointer(given), receive.pointer, receive.count, receive.dtype), (given, receive)
+
+
+def _spans(sbuf: Any, rbuf: Any) -> tuple[buffers.Span | None, buffers.Span]:
+    """Returns the memory of both buffers of a call. Their dtypes are equal."""
+    send, receive = buffers.in_place(sbuf, False), buffers.span(rbuf, True)
+    if send is not None and send.dtype != receive.dtype:
+        first, second = DType(send.dtype).name, DType(receive.dtype).name
+        raise TypeError(f"sbuf has elements of {first}, rbuf of {second}: pass the same dtype")
+    return send, receive
+
+
+def _require(name: str, span: buffers.Span | None, count: int) -> None:
+    if span is not None and span.count < count:
+        raise ValueError(f"{name} has {span.count} elements: the call needs {count}")
+
+
+def _pointer(span: buffers.Span | None) -> Any:
+    return _IN_PLACE if span is None else span.pointer
+
+
+def _null(span: buffers.Span | None) -> Any:
+    return ffi.NULL if span is None else span.pointer
+
+
+def _numbers(values: Sequence[int] | None) -> Any:
+    if values is None:
+        return ffi.NULL
+    return ffi.new("uint64_t[]", [int(value) for value in values])

@@ -1,0 +1,253 @@
+"""Requests: operations in progress. Each keeps its buffers alive until it is complete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from ._fast import RecvInfo
+from ._raw import ffi, lib
+from .error import Error, check, fail
+from .library import timeout_ns
+
+# One wait inside the library. Between two, Python handles signals (Ctrl-C). Below 100 ms the
+# library asks no other rank for its state.
+_SLICE_NS = 50_000_000
+
+# Operations whose Request was dropped before they were complete, with their buffers.
+_pending: deque[tuple[Any, object]] = deque()
+
+
+class Request:
+    """An operation in progress.
+
+    Wait for it with `wait`, or `await` it. A request that is dropped before its operation is complete
+    leaves the operation running; its buffers are kept until it is complete.
+    """
+
+    __slots__ = ("_handle", "_buffers", "_info", "_is_persistent", "__weakref__")
+
+    def __init__(self, handle: Any, buffers: object, is_persistent: bool = False) -> None:
+        self._handle: Any = handle
+        self._buffers: object = buffers
+        self._info: RecvInfo | None = None
+        self._is_persistent = is_persistent
+        if _pending:
+            release_pending()
+
+    @property
+    def is_complete(self) -> bool:
+        """True once wait, test or await has found the operation complete."""
+        return self._handle is None
+
+    def wait(self, timeout: float | None = None) -> RecvInfo:
+        """Waits until the operation is complete, for at most `timeout` seconds.
+
+        Returns the result of a receive. Raises Error with TIMEOUT if the time passed: the operation
+        continues.
+        """
+        if self._handle is None:
+            return self._result()
+        left = timeout_ns(timeout)
+        info = ffi.new("dtl_recv_info_t *")
+        while True:
+            part = min(left, _SLICE_NS)
+            status = lib.dtl_request_wait(self._handle, part, info)
+            if status == lib.DTL_ERROR_TIMEOUT and left > part:
+                if timeout is not None:
+                    left -= part
+                continue
+            if status in (lib.DTL_ERROR_TIMEOUT, lib.DTL_ERROR_BUSY):
+                fail(status)
+            return self._end(status, info)
+
+    def test(self) -> bool:
+        """Returns true if the operation is complete. Does not block."""
+        if self._handle is None:
+            return True
+        done = ffi.new("int32_t *")
+        info = ffi.new("dtl_recv_info_t *")
+        status = lib.dtl_request_test(self._handle, done, info)
+        if status == lib.DTL_ERROR_BUSY:
+            fail(status)
+        if status == 0 and not done[0]:
+            return False
+        self._end(status, info)
+        return True
+
+    @property
+    def info(self) -> RecvInfo:
+        """Result of a complete receive."""
+        if self._handle is not None:
+            raise ValueError("the request is not complete: wait for it first")
+        return self._result()
+
+    def cancel(self) -> None:
+        """Attempts to cancel an operation that has not been matched. Wait for it afterwards."""
+        if self._handle is not None:
+            check(lib.dtl_request_cancel(self._handle))
+
+    def _result(self) -> RecvInfo:
+        return self._info if self._info is not None else RecvInfo((0, 0, 0))
+
+    def _end(self, status: int, info: Any) -> RecvInfo:
+        """Records that the operation is complete, and returns its result."""
+        buffers = self._buffers
+        if not self._is_persistent or status == lib.DTL_ERROR_INVALID_HANDLE:
+            self._handle = None
+            self._buffers = None
+        self._info = RecvInfo((info.source, info.tag, info.size_bytes))
+        check(status, buffers)
+        return self._info
+
+    def __await__(self) -> Generator[Any, None, RecvInfo]:
+        return self._wait_async().__await__()
+
+    async def _wait_async(self) -> RecvInfo:
+        # A test makes progress. Sleep longer and longer, up to 1 ms, so that a long operation
+        # leaves the processor to others.
+        tests = 0
+        while not self.test():
+            tests += 1
+            await asyncio.sleep(0 if tests < 100 else min(1e-3, 1e-6 * tests))
+        return self._result()
+
+    def __enter__(self) -> Request:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        # After an exception the operation continues like that of a dropped request.
+        if kind is None:
+            self.wait()
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None and lib is not None:
+            _pending.append((handle, self._buffers))
+
+
+class PersistentRequest(Request):
+    """A message that is started again and again. Equivalent: MPI_Send_init, MPI_Recv_init."""
+
+    __slots__ = ()
+
+    def __init__(self, handle: Any, buffers: object) -> None:
+        super().__init__(handle, buffers, is_persistent=True)
+
+    def start(self) -> PersistentRequest:
+        """Starts the message."""
+        check(lib.dtl_request_start(self._handle or ffi.new("dtl_request_t *")[0]))
+        return self
+
+    def destroy(self) -> None:
+        """Destroys the request; a message in flight is cancelled."""
+        if self._handle is not None:
+            check(lib.dtl_request_destroy(self._handle))
+            self._handle = self._buffers = None
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.wait()
+        self.destroy()
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is None or lib is None:
+            return
+        if lib.dtl_request_destroy(handle) != 0:
+            super().__del__()
+
+
+def wait_all(requests: Sequence[Request], timeout: float | None = None) -> list[RecvInfo]:
+    """Waits until all requests are complete, and returns their results.
+
+    Raises the first failure; the others are complete nevertheless. Raises Error with TIMEOUT if the
+    time passed: those that are not complete continue.
+    """
+    left = timeout_ns(timeout)
+    handles = _handles(requests)
+    infos = ffi.new("dtl_recv_info_t[]", max(len(requests), 1))
+    while True:
+        part = min(left, _SLICE_NS)
+        status = lib.dtl_request_wait_all(handles, len(requests), part, infos)
+        buffers = [request._buffers for request in requests]
+        for index, request in enumerate(requests):
+            if request._handle is not None and handles[index].id == 0:
+                _complete(request, infos[index])
+        if status == lib.DTL_ERROR_TIMEOUT and left > part:
+            if timeout is not None:
+                left -= part
+            continue
+        check(status, buffers)
+        return [request._result() for request in requests]
+
+
+def wait_any(requests: Sequence[Request], timeout: float | None = None) -> int | None:
+    """Waits until one of the requests is complete, and returns its index; None if none is active."""
+    left = timeout_ns(timeout)
+    handles = _handles(requests)
+    index = ffi.new("uint64_t *", lib.DTL_NO_INDEX)
+    info = ffi.new("dtl_recv_info_t *")
+    while True:
+        part = min(left, _SLICE_NS)
+        status = lib.dtl_request_wait_any(handles, len(requests), part, index, info)
+        if status == lib.DTL_ERROR_TIMEOUT and left > part:
+            if timeout is not None:
+                left -= part
+            continue
+        if index[0] == lib.DTL_NO_INDEX:
+            check(status)
+            return None
+        request = requests[index[0]]
+        buffers = request._buffers
+        if handles[index[0]].id == 0:
+            _complete(request, info)
+        else:
+            request._info = RecvInfo((info.source, info.tag, info.size_bytes))
+        check(status, buffers)
+        return int(index[0])
+
+
+def test_all(requests: Sequence[Request]) -> bool:
+    """Returns true if all requests are complete. Does not block."""
+    return all([request.test() for request in requests])
+
+
+def _handles(requests: Sequence[Request]) -> Any:
+    handles = ffi.new("dtl_request_t[]", max(len(requests), 1))
+    for index, request in enumerate(requests):
+        if request._handle is not None:
+            handles[index] = request._handle
+    return handles
+
+
+def _complete(request: Request, info: Any) -> None:
+    request._handle = request._buffers = None
+    request._info = RecvInfo((info.source, info.tag, info.size_bytes))
+
+
+def release_pending() -> int:
+    """Releases the buffers of dropped requests that are complete; returns how many are left."""
+    done = ffi.new("int32_t *")
+    for _ in range(len(_pending)):
+        try:
+            handle, buffers = _pending.popleft()
+        except IndexError:  # another thread releases them
+            break
+        done[0] = 0
+        status = lib.dtl_request_test(handle, done, ffi.NULL)
+        if status == lib.DTL_ERROR_BUSY or (status == 0 and not done[0]):
+            _pending.append((handle, buffers))
+        elif status != 0:
+            try:
+                fail(status, buffers)
+            except Error:
+                pass  # nobody waits for this operation
+    return len(_pending)
+
+
+def forget_pending() -> None:
+    """Releases the buffers of all dropped requests. The library is closed."""
+    _pending.clear()

@@ -1,0 +1,34 @@
+# The Python binding: a wheel with the library that was built, and programs in Python that use it. Included by
+# tests/CMakeLists.txt, whose functions and variables it uses. tools/setup.sh test creates the virtual environment
+# (tests/python/environment.sh); without it these tests are skipped.
+
+set(python_work "${CMAKE_BINARY_DIR}/python")
+set(python "${python_work}/venv/bin/python")
+set(python_sources "${top}/tests/python")
+
+# python_test(NAME RANKS COMMAND…): a command over the installed wheel; with ranks, a program of that many.
+function(python_test name ranks)
+  set(test "tests/python/${name}")
+  if(NOT EXISTS "${python_work}/venv/installed")
+    skipped("${test}" "no ${python_work}/venv (tests/python/environment.sh creates it)")
+    return()
+  endif()
+  if(ranks GREATER 1)
+    set(start "${dtlrun}" -n ${ranks})
+  endif()
+  add_test(NAME "${test}" COMMAND ${start} ${ARGN})
+  set_tests_properties("${test}" PROPERTIES TIMEOUT ${guard} SKIP_RETURN_CODE 77 SKIP_REGULAR_EXPRESSION "(^|\n)skipped: "
+    FIXTURES_REQUIRED python_wheel ENVIRONMENT "PYTHONPATH=${python_work}/site;DTL_CACHE_DIR=${kernels}")
+  of_ranks("${test}" ${ranks})
+endfunction()
+
+python_test(wheel 1 "${python_sources}/wheel.sh" "${CMAKE_BINARY_DIR}" "${python}")
+if(EXISTS "${python_work}/venv/installed")
+  set_tests_properties(tests/python/wheel PROPERTIES FIXTURES_REQUIRED "" FIXTURES_SETUP python_wheel)
+endif()
+python_test(raw_layer 1 "${python}" "${python_sources}/raw_layer.py" "${top}/include/dtl-api.json"
+  "${top}/src/runtime/comm/p2p/cancel.rs")
+python_test(messages 2 "${python}" "${python_sources}/messages.py")
+python_test(request 2 "${python}" "${python_sources}/request.py")
+python_test(collectives 3 "${python}" "${python_sources}/collectives.py")
+python_test(types 1 "${python}" -m mypy --strict -p dtl --cache-dir "${python_work}/mypy")

@@ -1,0 +1,107 @@
+"""Collectives over NumPy arrays and other buffers, blocking and as requests."""
+
+import case
+import numpy as np
+
+import dtl
+
+
+class Collectives(case.Case):
+    def test_reductions(self) -> None:
+        mine, result = np.arange(4.0) + self.rank, np.zeros(4)
+        total = np.arange(4.0) * self.size + sum(range(self.size))
+        self.comm.allreduce(mine, result)
+        np.testing.assert_array_equal(result, total)
+        self.comm.iallreduce(mine, result, dtl.Op.MAX).wait()
+        np.testing.assert_array_equal(result, np.arange(4.0) + self.size - 1)
+        self.comm.allreduce(dtl.IN_PLACE, mine)
+        np.testing.assert_array_equal(mine, total)
+        root = self.size - 1
+        for start in (self.comm.reduce, lambda *a: self.comm.ireduce(*a).wait()):
+            room = np.zeros(1, dtype="i4") if self.rank == root else None
+            start(np.array([self.rank], dtype="i4"), room, dtl.Op.SUM, root)
+            if room is not None:
+                self.assertEqual(room[0], sum(range(self.size)))
+
+    def test_scans(self) -> None:
+        one, room = np.array([self.rank + 1]), np.zeros(1, dtype=int)
+        self.comm.scan(one, room)
+        self.assertEqual(room[0], sum(range(self.rank + 2)))
+        self.comm.iexscan(one, room).wait()
+        if self.rank > 0:
+            self.assertEqual(room[0], sum(range(self.rank + 1)))
+
+    def test_blocks(self) -> None:
+        mine = np.array([self.rank, -self.rank])
+        every = np.zeros(2 * self.size, dtype=int)
+        wanted = np.array([[rank, -rank] for rank in range(self.size)]).ravel()
+        self.comm.allgather(mine, every)
+        np.testing.assert_array_equal(every, wanted)
+        every[:] = 0
+        self.comm.igather(mine, every if self.rank == 0 else None).wait()
+        if self.rank == 0:
+            np.testing.assert_array_equal(every, wanted)
+        room = np.zeros(2, dtype=int)
+        self.comm.scatter(wanted if self.rank == 0 else None, room)
+        np.testing.assert_array_equal(room, mine)
+        turned = np.zeros(self.size, dtype=int)
+        self.comm.alltoall(np.arange(self.size) + 10 * self.rank, turned)
+        np.testing.assert_array_equal(turned, np.arange(self.size) * 10 + self.rank)
+        part = np.zeros(2)
+        self.comm.reduce_scatter_block(np.arange(2.0 * self.size), part)
+        np.testing.assert_array_equal(part, (np.arange(2) + 2 * self.rank) * self.size)
+
+    def test_bcast(self) -> None:
+        data = np.arange(10) if self.rank == 0 else np.zeros(10, dtype=int)
+        if self.rank == 0:
+            data.flags.writeable = False  # the root's buffer is only read
+        self.comm.bcast(data)
+        np.testing.assert_array_equal(data, np.arange(10))
+        text = bytearray(b"x" * 4) if self.rank else bytearray(b"text")
+        self.comm.ibcast(text).wait()
+        self.assertEqual(text, b"text")
+
+    def test_vectors(self) -> None:
+        counts = [rank + 1 for rank in range(self.size)]
+        mine = np.full(self.rank + 1, self.rank)
+        wanted = np.concatenate([np.full(rank + 1, rank) for rank in range(self.size)])
+        every = np.zeros(sum(counts), dtype=int)
+        self.comm.allgatherv(mine, every, counts)
+        np.testing.assert_array_equal(every, wanted)
+        room = np.zeros(sum(counts), dtype=int) if self.rank == 0 else None
+        self.comm.gatherv(mine, room, counts)
+        if room is not None:
+            np.testing.assert_array_equal(room, wanted)
+        back = np.zeros(self.rank + 1, dtype=int)
+        self.comm.scatterv(wanted if self.rank == 0 else None, back, counts)
+        np.testing.assert_array_equal(back, mine)
+        ones = [1] * self.size
+        turned = np.zeros(self.size, dtype=int)
+        self.comm.alltoallv(np.arange(self.size) + 10 * self.rank, ones, turned, ones)
+        np.testing.assert_array_equal(turned, np.arange(self.size) * 10 + self.rank)
+
+    def test_what_is_refused(self) -> None:
+        four, three = np.zeros(4), np.zeros(3)
+        with self.assertRaisesRegex(ValueError, "sbuf has 4 elements, rbuf 3"):
+            self.comm.allreduce(four, three)
+        with self.assertRaisesRegex(TypeError, "FLOAT64.*INT32"):
+            self.comm.allreduce(four, np.zeros(4, dtype="i4"))
+        with self.assertRaisesRegex(ValueError, "rbuf has 4 elements: the call needs"):
+            self.comm.allgatherv(four, four, [5] * self.size)
+        with self.assertRaisesRegex(ValueError, "one for each"):
+            self.comm.allgatherv(four, four, [1] * (self.size + 1))
+        with self.refuses(dtl.Status.TYPE):
+            self.comm.allreduce(four, np.zeros(4), dtl.Op.BAND)
+        with self.refuses(dtl.Status.INVALID_RANK, "root"):
+            self.comm.bcast(four, self.size)
+
+    def test_a_request_of_a_collective_keeps_its_buffers(self) -> None:
+        room = np.zeros(1 << 16)
+        request = self.comm.iallreduce(np.ones(1 << 16), room)
+        request.wait()
+        self.assertTrue((room == self.size).all())
+        self.comm.ibarrier().wait()
+
+
+if __name__ == "__main__":
+    case.main()
