@@ -14,5 +14,8 @@ if [ "$(cat "$folder/installed" 2>/dev/null)" != "${packages[*]}" ]; then
     echo "setup: installing ${packages[*]} into $folder"
     "$python" -m venv "$folder"
     "$folder/bin/pip" install -q --disable-pip-version-check --only-binary :all: "${packages[@]}"
+    # What pip installs together with libdtl where there is no network.
+    rm -rf "$folder/../wheels"
+    "$folder/bin/pip" download -q --disable-pip-version-check --only-binary :all: -d "$folder/../wheels" "${packages[0]}"
     echo "${packages[*]}" >"$folder/installed"
 fi
