@@ -31,6 +31,17 @@ class Collectives(case.Case):
         if self.rank > 0:
             self.assertEqual(room[0], sum(range(self.rank + 1)))
 
+    def test_operation_in_python(self) -> None:
+        op = dtl.ReduceOp(lambda lower, upper: lower * 10 + upper, "digits")
+        room = np.zeros(2, dtype=int)
+        self.comm.allreduce(np.array([self.rank + 1, 1]), room, op)
+        digits = "".join(str(rank + 1) for rank in range(self.size))
+        self.assertEqual(room[0], int(digits))
+        self.comm.barrier()
+        op.destroy()
+        with self.refuses(dtl.Status.INVALID_HANDLE, "destroyed"):
+            self.comm.allreduce(np.array([1, 1]), room, op)
+
     def test_blocks(self) -> None:
         mine = np.array([self.rank, -self.rank])
         every = np.zeros(2 * self.size, dtype=int)

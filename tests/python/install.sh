@@ -7,6 +7,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(cd "$1" && pwd)/python
 python=$2
+unset PYTHONPATH # the other tests' installation
 skip() { echo "skipped: $1"; exit 77; }
 unshare -rm true 2>/dev/null || skip "unshare -rm is not allowed here"
 ls "$work"/wheels/cffi-*.whl >/dev/null 2>&1 || skip "no $work/wheels (tests/python/environment.sh creates it)"

@@ -13,19 +13,27 @@ error text. The functions of dtl.h are in dtl.raw, under their own names.
 
 from . import _raw as raw
 from ._fast import RecvInfo
+from .array import Array
+from .backend import Backend, Device, backends
 from .buffers import IN_PLACE
 from .comm import ANY_SOURCE, ANY_TAG, COMM_SELF, COMM_WORLD, PROC_NULL, UNDEFINED, Comm
 from .constants import DeviceKind, DType, Language, LogLevel, MemoryKind, Op, Schedule, Status
 from .error import Error, last_error
 from .library import Library, explain, finalize, init, init_after_fork, version
+from .module import Kernel, Module
+from .op import ReduceOp
+from .policy import Policy, Submission
 from .request import PersistentRequest, Request, test_all, wait_all, wait_any
+from .stream import Event, Stream
+from .window import Window
 
 __version__ = version()
 
 __all__ = [
     "ANY_SOURCE", "ANY_TAG", "COMM_SELF", "COMM_WORLD", "IN_PLACE", "PROC_NULL", "UNDEFINED",
-    "Comm", "DType", "DeviceKind", "Error", "Language", "Library", "LogLevel", "MemoryKind", "Op",
-    "PersistentRequest", "RecvInfo", "Request", "Schedule", "Status",
-    "explain", "finalize", "init", "init_after_fork", "last_error", "raw", "test_all", "version",
-    "wait_all", "wait_any",
+    "Array", "Backend", "Comm", "DType", "Device", "DeviceKind", "Error", "Event", "Kernel", "Language",
+    "Library", "LogLevel", "MemoryKind", "Module", "Op", "PersistentRequest", "Policy", "RecvInfo",
+    "ReduceOp", "Request", "Schedule", "Status", "Stream", "Submission", "Window",
+    "backends", "explain", "finalize", "init", "init_after_fork", "last_error", "raw", "test_all",
+    "version", "wait_all", "wait_any",
 ]  # fmt: skip

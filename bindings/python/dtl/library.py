@@ -50,12 +50,15 @@ def init(
 def finalize() -> None:
     """Reverts one init; the last call closes the library. Call it on every rank."""
     global _count
-    from . import request
+    from . import request, window
 
+    if _count <= 1:
+        window.close_all()
     check(lib.dtl_finalize())
     _count = max(_count - 1, 0)
     if _count == 0:
         request.forget_pending()
+        window.forget_all()
 
 
 def init_after_fork() -> None:

@@ -250,6 +250,7 @@ fn the_raw_layer_of_python_has_every_item() {
     has("raw/cdef.h", "\nstatic dtl_sizes_t dtl_sizes_initial(void);\n");
     has("raw/initial.c", "    dtl_sizes_t value = DTL_SIZES_INIT;\n");
     has("dtl/_raw.pyi", "    DTL_MOST: int\n");
+    has("dtl/_raw.pyi", "    python_each: CData\n");
     has("dtl/_raw.pyi", "    def dtl_sizes_initial(self) -> CData: ...\n");
     let made =
         "    def dtl_thing_make(self, name: CData, data: CData, out: CData, /) -> int: ...\n";

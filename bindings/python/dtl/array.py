@@ -1,0 +1,191 @@
+"""Arrays: memory of any backend with a shape, exchanged with other libraries without copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import _fast, buffers
+from ._raw import ffi, lib
+from .backend import Backend, Device, backend_of
+from .constants import DType, MemoryKind
+from .error import check
+from .handle import Owned
+from .library import new_info
+
+# DLPack's types of devices whose memory CUDA uses.
+_CUDA_DEVICES = (2, 3, 13)
+_CPU = 1
+
+
+class Array(Owned):
+    """Memory with a shape and a dtype.
+
+    numpy.from_dlpack, torch.from_dlpack and others take it without a copy, and `Array.of` takes
+    theirs. An Array on a CUDA device has `__cuda_array_interface__`. It is destroyed with its last
+    reference; the memory exists until the arrays made from it are gone, too.
+    """
+
+    _noun = "array"
+
+    def __init__(
+        self,
+        shape: int | Sequence[int],
+        dtype: DType | int = DType.FLOAT64,
+        *,
+        backend: Backend | str | None = None,
+        kind: MemoryKind | int = MemoryKind.HOST,
+        zero: bool = True,
+    ) -> None:
+        """Allocates an array on the current device."""
+        extents = [shape] if isinstance(shape, int) else list(shape)
+        out = ffi.new("dtl_array_t *")
+        status = lib.dtl_array_alloc(
+            backend_of(backend)._handle, int(kind), ffi.new("int64_t[]", extents or [0]),
+            len(extents), int(dtype), lib.DTL_ARRAY_ZERO if zero else 0, out,
+        )  # fmt: skip
+        check(status)
+        self._adopt(out[0])
+
+    def _adopt(self, handle: Any) -> None:
+        self._handle = handle
+        info = new_info("dtl_array_info")
+        check(lib.dtl_array_info(handle, info))
+        self.shape: tuple[int, ...] = tuple(info.shape[i] for i in range(info.ndim))
+        # Distances in elements, not bytes.
+        self.strides: tuple[int, ...] = tuple(info.strides[i] for i in range(info.ndim))
+        self.dtype: int = DType(info.dtype) if info.dtype in set(DType) else int(info.dtype)
+        self.kind: int = MemoryKind(info.kind) if info.kind in set(MemoryKind) else int(info.kind)
+        self.device = Device(Backend._of(info.backend), info.device)
+        self.address = int(ffi.cast("uintptr_t", info.data))
+        self.count = int(info.count)
+        self.is_read_only = bool(info.flags & lib.DTL_ARRAY_READ_ONLY)
+        self.is_contiguous = bool(info.flags & lib.DTL_ARRAY_CONTIGUOUS)
+
+    @classmethod
+    def _made(cls, handle: Any) -> Array:
+        self = cls.__new__(cls)
+        self._adopt(handle)
+        return self
+
+    @classmethod
+    def of(cls, other: Any, backend: Backend | str | None = None) -> Array:
+        """Returns an array over the memory of another library's array (DLPack), without a copy.
+
+        `backend` None is "host" for CPU memory and "cuda" for memory of CUDA.
+        """
+        if backend is None:
+            kind, _ = other.__dlpack_device__()
+            if kind != _CPU and kind not in _CUDA_DEVICES:
+                raise ValueError(f"DLPack device type {kind}: name the backend of the array")
+            backend = "host" if kind == _CPU else "cuda"
+        try:
+            capsule = other.__dlpack__(max_version=(1, 0))
+        except TypeError:
+            capsule = other.__dlpack__()  # before DLPack 1
+        address, versioned = _fast.tensor_of(capsule)
+        out = ffi.new("dtl_array_t *")
+        kind_of_tensor = "dtl_dlpack_versioned_t *" if versioned else "dtl_dlpack_managed_t *"
+        tensor = ffi.cast(kind_of_tensor, address)
+        take = lib.dtl_array_import if versioned else lib.dtl_array_import_unversioned
+        check(take(backend_of(backend)._handle, tensor, out))
+        _fast.consume(capsule)
+        return cls._made(out[0])
+
+    def copy(
+        self,
+        backend: Backend | str | None = None,
+        kind: MemoryKind | int = MemoryKind.HOST,
+    ) -> Array:
+        """Returns a contiguous copy in memory of a backend; None is that of this array."""
+        target = self.device.backend if backend is None else backend_of(backend)
+        out = ffi.new("dtl_array_t *")
+        check(lib.dtl_array_copy(self._handle, target._handle, int(kind), out))
+        return Array._made(out[0])
+
+    def copy_from(self, source: Any) -> None:
+        """Copies the elements of an array or buffer with as many bytes. Blocks."""
+        self._transfer(buffers.span(source, False), is_from=True)
+
+    def copy_to(self, target: Any) -> None:
+        """Copies the elements to an array or buffer with as many bytes. Blocks."""
+        self._transfer(buffers.span(target, True), is_from=False)
+
+    def _transfer(self, other: buffers.Span, is_from: bool) -> None:
+        mine = buffers.span(self, is_from)
+        size, given = self.size_bytes, other.count * buffers.ITEM_BYTES.get(DType(other.dtype), 1)
+        if size != given:
+            raise ValueError(f"the other buffer has {given} bytes, the array {size}: pass as many")
+        pointers = (mine, other) if is_from else (other, mine)
+        check(lib.dtl_mem_copy(pointers[0].pointer, pointers[1].pointer, size))
+
+    @property
+    def item_bytes(self) -> int:
+        """Size of an element in bytes."""
+        size = ffi.new("uint64_t *")
+        check(lib.dtl_dtype_size(int(self.dtype), size))
+        return int(size[0])
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all elements in bytes."""
+        return self.count * self.item_bytes
+
+    def numpy(self) -> Any:
+        """Returns a NumPy array over the memory, which the host can access."""
+        import numpy
+
+        return numpy.from_dlpack(self)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Returns a capsule for from_dlpack. Work that writes the array must be complete."""
+        if copy or (dl_device is not None and dl_device != self.__dlpack_device__()):
+            raise BufferError("dtl.Array exports its memory without a copy: use Array.copy")
+        versioned = max_version is not None and max_version[0] >= 1
+        if versioned:
+            out = ffi.new("dtl_dlpack_versioned_t **")
+            check(lib.dtl_array_export(self._handle, out))
+        else:
+            out = ffi.new("dtl_dlpack_managed_t **")
+            check(lib.dtl_array_export_unversioned(self._handle, out))
+        return _fast.capsule_of(int(ffi.cast("uintptr_t", out[0])), versioned)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        tensor = ffi.new("dtl_dlpack_tensor_t *")
+        check(lib.dtl_array_view(self._handle, tensor))
+        return int(tensor.device.device_type), int(tensor.device.device_id)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.__dlpack_device__()[0] not in _CUDA_DEVICES:
+            raise AttributeError("the array is not in memory of CUDA")
+        return interface(self)
+
+    def _span(self) -> tuple[int, int, int]:
+        if not self.is_contiguous:
+            raise BufferError(f"the array has strides {self.strides}: send a copy (Array.copy)")
+        return self.address, self.count, int(self.dtype)
+
+
+def interface(array: Array) -> dict[str, Any]:
+    """Returns the description of an array for `__cuda_array_interface__`, version 3."""
+    typestr = buffers.TYPESTR.get(array.dtype)  # type: ignore[call-overload]
+    if typestr is None:
+        raise AttributeError(f"dtype {array.dtype!r} has no type string")
+    order = "|" if typestr[1:] == "1" else "<"
+    strides = tuple(stride * array.item_bytes for stride in array.strides)
+    return {
+        "shape": array.shape,
+        "typestr": order + typestr,
+        "data": (array.address, array.is_read_only),
+        "strides": None if array.is_contiguous else strides,
+        "version": 3,
+        "stream": None,
+    }

@@ -1,0 +1,217 @@
+"""Windows: memory of each rank that the other ranks read and modify (one-sided communication)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from . import _fast, buffers, text
+from ._raw import ffi, lib
+from .comm import Comm
+from .constants import DType, Op
+from .error import check
+from .library import new_info
+from .request import Request
+
+
+# Memory of windows that are not destroyed: other ranks access it although the program has forgotten
+# the window. By the number of the handle.
+_open: dict[int, tuple[buffers.Span | None, _fast.Block | None]] = {}
+
+
+class Window:
+    """A window over a communicator. Creation and destroy are collective.
+
+    Displacements are in elements of the window's dtype. Buffers of put, get and accumulate stay in
+    use, and are kept, until a flush, unlock or fence.
+    """
+
+    def __init__(self, comm: Comm, buffer: Any) -> None:
+        """Creates a window over a buffer of this rank, for example a NumPy array."""
+        span = buffers.span(buffer, True)
+        item_bytes = buffers.ITEM_BYTES.get(DType(span.dtype), 1)
+        out = ffi.new("dtl_win_t *")
+        size_bytes = span.count * item_bytes
+        pointer = span.pointer if size_bytes else ffi.NULL
+        check(lib.dtl_win_create(comm._handle, pointer, size_bytes, item_bytes, out), span)
+        self._start(out[0], span.dtype, span, None)
+
+    @classmethod
+    def allocate(cls, comm: Comm, count: int, dtype: DType = DType.FLOAT64) -> Window:
+        """Creates a window with `count` zeroed elements of this rank, which the library allocates.
+
+        On one node other ranks access this memory directly.
+        """
+        item_bytes = buffers.ITEM_BYTES[dtype]
+        base, out = ffi.new("void **"), ffi.new("dtl_win_t *")
+        check(lib.dtl_win_allocate(comm._handle, count * item_bytes, item_bytes, base, out))
+        address = int(ffi.cast("uintptr_t", base[0]))
+        self = cls.__new__(cls)
+        # The memory is the library's, until the window is destroyed.
+        block = _fast.Block(address, count * item_bytes, False, cls)
+        self._start(out[0], dtype, None, block)
+        return self
+
+    def _start(
+        self, handle: Any, dtype: int, span: buffers.Span | None, block: _fast.Block | None
+    ) -> None:
+        self._handle: Any = handle
+        self.dtype = DType(dtype)
+        self._block = block
+        _open[handle.id] = span, block
+        # Buffers of operations that no flush, unlock or fence has completed, by target.
+        self._used: dict[int, list[object]] = {}
+
+    @property
+    def memory(self) -> memoryview:
+        """This rank's part, as bytes."""
+        if self._block is None:
+            raise ValueError("the window was created over a buffer of the program: use that")
+        return memoryview(self._block)
+
+    @property
+    def array(self) -> Any:
+        """This rank's part as a NumPy array. Delete it before destroy."""
+        import numpy
+
+        return numpy.frombuffer(self.memory, dtype=buffers.TYPESTR[self.dtype])
+
+    @property
+    def path(self) -> str:
+        """How operations reach the targets, for humans."""
+        info = new_info("dtl_win_info")
+        check(lib.dtl_win_info(self._handle, 0, info))
+        return text.decode(info.way)
+
+    def _operate(self, function: Any, target: int, used: list[object], *arguments: Any) -> None:
+        # Kept before the call: it may fail after it has started the operation.
+        self._used.setdefault(target, []).extend(used)
+        check(function(self._handle, *arguments))
+
+    def put(self, buffer: Any, target: int, disp: int = 0) -> None:
+        """Copies elements to a target's part."""
+        span = buffers.span(buffer, False)
+        where = span.pointer, span.count, span.dtype, target, disp
+        self._operate(lib.dtl_win_put, target, [span], *where)
+
+    def get(self, buffer: Any, target: int, disp: int = 0) -> None:
+        """Copies elements from a target's part; available after a flush, unlock or fence."""
+        span = buffers.span(buffer, True)
+        where = span.pointer, span.count, span.dtype, target, disp
+        self._operate(lib.dtl_win_get, target, [span], *where)
+
+    def accumulate(self, buffer: Any, target: int, disp: int = 0, op: int = Op.SUM) -> None:
+        """Combines elements with those of a target, each atomically."""
+        span = buffers.span(buffer, False)
+        where = span.pointer, span.count, span.dtype, target, disp, int(op)
+        self._operate(lib.dtl_win_accumulate, target, [span], *where)
+
+    def get_accumulate(
+        self, buffer: Any, result: Any, target: int, disp: int = 0, op: int = Op.SUM
+    ) -> None:
+        """Combines elements with those of a target, and fetches the previous values."""
+        span, fetched = buffers.span(buffer, False), buffers.span(result, True)
+        where = span.pointer, fetched.pointer, span.count, span.dtype, target, disp, int(op)
+        self._operate(lib.dtl_win_get_accumulate, target, [span, fetched], *where)
+
+    def fetch_op(self, value: Any, result: Any, target: int, disp: int = 0, op: int = Op.SUM) -> None:
+        """Combines one element with that of a target, and fetches the previous value."""
+        span, fetched = buffers.span(value, False), buffers.span(result, True)
+        where = span.pointer, fetched.pointer, span.dtype, target, disp, int(op)
+        self._operate(lib.dtl_win_fetch_op, target, [span, fetched], *where)
+
+    def compare_and_swap(
+        self, value: Any, expected: Any, result: Any, target: int, disp: int = 0
+    ) -> None:
+        """Stores `value` in a target's element if that equals `expected`; fetches the previous."""
+        span, old = buffers.span(value, False), buffers.span(expected, False)
+        fetched = buffers.span(result, True)
+        where = span.pointer, old.pointer, fetched.pointer, span.dtype, target, disp
+        self._operate(lib.dtl_win_compare_and_swap, target, [span, old, fetched], *where)
+
+    def rput(self, buffer: Any, target: int, disp: int = 0) -> Request:
+        """Starts a put; the request is complete when the buffer may be reused."""
+        return self._request(lib.dtl_win_rput, buffers.span(buffer, False), target, disp)
+
+    def rget(self, buffer: Any, target: int, disp: int = 0) -> Request:
+        """Starts a get; the request is complete when the elements are available."""
+        return self._request(lib.dtl_win_rget, buffers.span(buffer, True), target, disp)
+
+    def _request(self, function: Any, span: buffers.Span, target: int, disp: int) -> Request:
+        out = ffi.new("dtl_request_t *")
+        arguments = span.pointer, span.count, span.dtype, target, disp, out
+        check(function(self._handle, *arguments), span)
+        return Request(out[0], span)
+
+    def fence(self) -> None:
+        """Ends the current epoch on all ranks and opens the next one. Collective."""
+        check(lib.dtl_win_fence(self._handle))
+        self._used.clear()
+
+    @contextmanager
+    def lock(self, target: int, exclusive: bool = False) -> Iterator[Window]:
+        """Locks one target: `with window.lock(1): ...`. The operations are complete at its end."""
+        kind = lib.DTL_LOCK_EXCLUSIVE if exclusive else lib.DTL_LOCK_SHARED
+        check(lib.dtl_win_lock(self._handle, kind, target))
+        try:
+            yield self
+        finally:
+            check(lib.dtl_win_unlock(self._handle, target))
+            self._used.pop(target, None)
+
+    @contextmanager
+    def lock_all(self) -> Iterator[Window]:
+        """Locks all targets, shared."""
+        check(lib.dtl_win_lock_all(self._handle))
+        try:
+            yield self
+        finally:
+            check(lib.dtl_win_unlock_all(self._handle))
+            self._used.clear()
+
+    def flush(self, target: int | None = None) -> None:
+        """Completes this rank's operations on a target, or on all; the locks stay."""
+        if target is None:
+            check(lib.dtl_win_flush_all(self._handle))
+            self._used.clear()
+        else:
+            check(lib.dtl_win_flush(self._handle, target))
+            self._used.pop(target, None)
+
+    def destroy(self) -> None:
+        """Destroys the window. Collective.
+
+        Raises BufferError, and destroys nothing, while NumPy arrays use memory of `allocate`.
+        """
+        if self._handle is None:
+            return
+        if self._block is not None:
+            self._block.close()
+        check(lib.dtl_win_destroy(self._handle))
+        del _open[self._handle.id]
+        self._handle = None
+        self._used.clear()
+
+    def __enter__(self) -> Window:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        # After an exception the other ranks may not come: finalize ends the window.
+        if kind is None:
+            self.destroy()
+
+
+def close_all() -> None:
+    """Ends the use of all windows' memory, before the library destroys them.
+
+    Raises BufferError while NumPy arrays use memory of `allocate`.
+    """
+    for _, block in _open.values():
+        if block is not None:
+            block.close()
+
+
+def forget_all() -> None:
+    """Releases the buffers of all windows. The library is closed."""
+    _open.clear()

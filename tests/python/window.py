@@ -1,0 +1,100 @@
+"""Windows as NumPy arrays: put, get, accumulate and atomic operations of two ranks."""
+
+import gc
+import weakref
+
+import case
+import numpy as np
+
+import dtl
+
+
+class Windows(case.Case):
+    def other(self) -> int:
+        return 1 - self.rank
+
+    def test_put_and_fence(self) -> None:
+        with dtl.Window.allocate(self.comm, 4) as window:
+            mine = window.array
+            self.assertEqual((mine.dtype, mine.tolist()), (np.float64, [0, 0, 0, 0]))
+            window.fence()
+            window.put(np.array([1.0, 2.0]) + self.rank, self.other(), 1)
+            window.fence()
+            self.assertEqual(mine.tolist(), [0, 1 + self.other(), 2 + self.other(), 0])
+            self.assertTrue(window.path)
+            del mine
+
+    def test_locks_and_atomics(self) -> None:
+        with dtl.Window.allocate(self.comm, 2, dtl.DType.INT64) as window:
+            one, old = np.array([1]), np.array([-1])
+            for _ in range(10):
+                with window.lock(0):
+                    window.fetch_op(one, old, 0)
+            self.comm.barrier()
+            with window.lock_all():
+                window.get(old, 0)
+                window.flush(0)
+                self.assertEqual(old[0], 20)
+                window.accumulate(one, self.other(), 1)
+            self.comm.barrier()
+            with window.lock(self.rank, exclusive=True):
+                window.compare_and_swap(np.array([7]), np.array([1]), old, self.rank, 1)
+            self.assertEqual(old[0], 1)
+            self.assertEqual(window.array[1], 7)
+
+    def test_requests(self) -> None:
+        with dtl.Window.allocate(self.comm, 1, dtl.DType.INT32) as window:
+            window.array[0] = self.rank + 5
+            self.comm.barrier()
+            room = np.zeros(1, dtype="i4")
+            with window.lock(self.other()):
+                window.rget(room, self.other()).wait()
+            self.assertEqual(room[0], self.other() + 5)
+            self.comm.barrier()
+            with window.lock(self.other()):
+                window.rput(np.array([9], dtype="i4"), self.other()).wait()
+            self.comm.barrier()
+            self.assertEqual(window.array[0], 9)
+
+    def test_window_over_an_array(self) -> None:
+        mine = np.zeros(3)
+        alive = weakref.ref(mine)
+        window = dtl.Window(self.comm, mine)
+        window.fence()
+        window.put(np.full(3, 2.5), self.other())  # a temporary: kept until the fence
+        gc.collect()
+        window.fence()
+        self.assertEqual(mine.tolist(), [2.5, 2.5, 2.5])
+        with self.assertRaisesRegex(ValueError, "buffer of the program"):
+            print(window.array)
+        del mine
+        gc.collect()
+        self.assertIsNotNone(alive(), "other ranks may write it")
+        window.destroy()
+        del window
+        gc.collect()
+        self.assertIsNone(alive())
+
+    def test_memory_in_use_is_not_freed(self) -> None:
+        window = dtl.Window.allocate(self.comm, 8)
+        mine = window.array
+        with self.assertRaisesRegex(BufferError, "1 arrays or views"):
+            window.destroy()
+        mine[0] = 1  # still valid
+        del mine
+        memory = window.memory
+        memory.release()
+        window.destroy()
+        with self.assertRaises(BufferError):
+            print(window.memory)
+
+    def test_what_is_refused(self) -> None:
+        with dtl.Window.allocate(self.comm, 4) as window:
+            with self.refuses(dtl.Status.INVALID_STATE):
+                window.put(np.zeros(1), 0)
+            with window.lock(0), self.refuses(dtl.Status.OUT_OF_BOUNDS):
+                window.put(np.zeros(2), 0, 3)
+
+
+if __name__ == "__main__":
+    case.main()
