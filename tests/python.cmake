@@ -39,6 +39,7 @@ foreach(example "ring;4" "heat;3" "kernel;1")
   python_test("example_${name}" ${ranks} "${python}" "${top}/examples-python/${name}.py")
   set_tests_properties("tests/python/example_${name}" PROPERTIES FAIL_REGULAR_EXPRESSION "WRONG")
 endforeach()
+python_test(page 1 "${python}" "${python_sources}/page.py" "${top}/docs/how-to/from-mpi4py.md" "${dtlrun}")
 python_test(install 1 "${python_sources}/install.sh" "${CMAKE_BINARY_DIR}" "${python}")
 # mypy reads the sources: it does not report errors of installed packages.
 file(GLOB python_typed "${top}/examples-python/*.py")
