@@ -23,6 +23,7 @@ from .library import Library, explain, finalize, init, init_after_fork, version
 from .module import Kernel, Module
 from .op import ReduceOp
 from .policy import Policy, Submission
+from .registered import RegisteredBackend
 from .request import PersistentRequest, Request, test_all, wait_all, wait_any
 from .stream import Event, Stream
 from .window import Window
@@ -33,7 +34,7 @@ __all__ = [
     "ANY_SOURCE", "ANY_TAG", "COMM_SELF", "COMM_WORLD", "IN_PLACE", "PROC_NULL", "UNDEFINED",
     "Array", "Backend", "Comm", "DType", "Device", "DeviceKind", "Error", "Event", "Kernel", "Language",
     "Library", "LogLevel", "MemoryKind", "Module", "Op", "PersistentRequest", "Policy", "RecvInfo",
-    "ReduceOp", "Request", "Schedule", "Status", "Stream", "Submission", "Window",
+    "ReduceOp", "RegisteredBackend", "Request", "Schedule", "Status", "Stream", "Submission", "Window",
     "backends", "explain", "finalize", "init", "init_after_fork", "last_error", "raw", "test_all",
     "version", "wait_all", "wait_any",
 ]  # fmt: skip

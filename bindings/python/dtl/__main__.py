@@ -5,6 +5,8 @@
     python -m dtl --cmake-dir    folder for find_package(dtl): -Ddtl_DIR=$(python -m dtl --cmake-dir)
     python -m dtl --pkgconfig    folder for PKG_CONFIG_PATH
     python -m dtl --version      version of the library
+    python -m dtl --plugin MODULE:CLASS OUT.so
+                                 compile a plugin whose backend is a class in Python
 
 The programs dtlrun, dtl-info, dtl-bench and dtl-ctk are started from the same installation.
 """
@@ -12,7 +14,9 @@ The programs dtlrun, dtl-info, dtl-bench and dtl-ctk are started from the same i
 import os
 import pathlib
 import stat
+import subprocess
 import sys
+import sysconfig
 
 PREFIX = pathlib.Path(__file__).resolve().parent / "_prefix"
 
@@ -28,6 +32,8 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case [option] if option in paths:
             print(paths[option])
+        case ["--plugin", specification, output] if ":" in specification:
+            return plugin(specification, output)
         case ["--version"]:
             from . import version
 
@@ -36,6 +42,22 @@ def main(arguments: list[str]) -> int:
             print(__doc__, file=sys.stderr)
             return 2
     return 0
+
+
+def plugin(specification: str, output: str) -> int:
+    """Compiles a plugin whose backend is a class in Python; returns the compiler's exit status."""
+    settings = sysconfig.get_config_vars()
+    # Modules are found as in this process: "" is the current folder.
+    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+    command = [
+        os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O2",
+        f"-I{sysconfig.get_path('include')}", f"-I{PREFIX / 'include'}",
+        f'-DDTL_PYTHON_BACKEND="{specification}"', f'-DDTL_PYTHON_PATH="{path}"',
+        str(PREFIX.parent / "plugin.c"), "-o", output,
+        f"-L{settings['LIBDIR']}", f"-Wl,-rpath,{settings['LIBDIR']}",
+        f"-lpython{settings['LDVERSION']}",
+    ]  # fmt: skip
+    return subprocess.run(command, check=False).returncode
 
 
 def _start(program: str) -> None:
