@@ -1,7 +1,7 @@
 """heat: the heat equation on a square, cut into strips of rows, one for each rank.
 
-Each step computes the inner rows while the border rows travel (requests). The result is compared with
-the same computation on one rank.
+Each step computes the inner rows while the border rows travel (requests). The result is compared
+with the same computation on one rank.
 
 Run: dtlrun -n 4 python heat.py [rows [steps]]
 Prints the temperature of the centre from both, and "correct".
@@ -80,7 +80,8 @@ def main() -> None:
     if square is not None:
         wanted = alone(rows, steps)
         verdict = "correct" if np.array_equal(square, wanted) else "WRONG"
-        print(f"centre {square[rows // 2, rows // 2]:.6f}, alone {wanted[rows // 2, rows // 2]:.6f}: {verdict}")
+        middle = rows // 2, rows // 2
+        print(f"centre {square[middle]:.6f}, alone {wanted[middle]:.6f}: {verdict}")
 
 
 if __name__ == "__main__":

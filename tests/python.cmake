@@ -48,6 +48,7 @@ python_test(install 1 "${python_sources}/install.sh" "${CMAKE_BINARY_DIR}" "${py
 file(GLOB python_typed "${top}/examples-python/*.py")
 python_test(types 1 "${python}" -m mypy --strict --cache-dir "${python_work}/mypy" dtl ${python_typed})
 set_tests_properties(tests/python/types PROPERTIES WORKING_DIRECTORY "${top}/bindings/python" ENVIRONMENT MYPYPATH=.)
+python_test(style 1 "${python_sources}/style.sh" "${python_work}/venv/bin/ruff")
 # The wheel of mpi4py finds Open MPI by itself.
 if(DTL_TEST_MPIRUN_openmpi)
   python_test(mpi 1 "${DTL_TEST_MPIRUN_openmpi}" --allow-run-as-root --oversubscribe -n 2 "${python}" "${python_sources}/mpi.py")

@@ -1,7 +1,7 @@
 """Builds the wheel: compiles dtl._raw (cffi) and dtl._fast (C), and adds libdtl itself.
 
-DTL_PREFIX is the prefix of an installed libdtl, which the wheel then contains. Without it, libdtl is
-built with CMake from the source tree around this folder.
+DTL_PREFIX is the prefix of an installed libdtl, which the wheel then contains. Without it, libdtl
+is built with CMake from the source tree around this folder.
 """
 
 import os

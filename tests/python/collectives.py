@@ -1,8 +1,8 @@
 """Collectives over NumPy arrays and other buffers, blocking and as requests."""
 
-import case
 import numpy as np
 
+import case
 import dtl
 
 
@@ -83,6 +83,9 @@ class Collectives(case.Case):
         self.comm.gatherv(mine, room, counts)
         if room is not None:
             np.testing.assert_array_equal(room, wanted)
+        part = np.zeros(self.rank + 1)
+        self.comm.reduce_scatter(wanted * 1.0, part, counts)
+        np.testing.assert_array_equal(part, np.full(self.rank + 1, self.rank * self.size))
         back = np.zeros(self.rank + 1, dtype=int)
         self.comm.scatterv(wanted if self.rank == 0 else None, back, counts)
         np.testing.assert_array_equal(back, mine)
@@ -90,6 +93,25 @@ class Collectives(case.Case):
         turned = np.zeros(self.size, dtype=int)
         self.comm.alltoallv(np.arange(self.size) + 10 * self.rank, ones, turned, ones)
         np.testing.assert_array_equal(turned, np.arange(self.size) * 10 + self.rank)
+
+    def test_vectors_as_requests(self) -> None:
+        counts = [rank + 1 for rank in range(self.size)]
+        mine, ones = np.full(self.rank + 1, self.rank), [1] * self.size
+        wanted = np.concatenate([np.full(rank + 1, rank) for rank in range(self.size)])
+        is_root = self.rank == 0
+        every, room = np.zeros(sum(counts), dtype=int), np.zeros(sum(counts), dtype=int)
+        back, turned = np.zeros(self.rank + 1, dtype=int), np.zeros(self.size, dtype=int)
+        part = np.zeros(1)
+        self.comm.iallgatherv(mine, every, counts).wait()
+        self.comm.igatherv(mine, room if is_root else None, counts).wait()
+        self.comm.iscatterv(wanted if is_root else None, back, counts).wait()
+        self.comm.ialltoallv(np.full(self.size, self.rank), ones, turned, ones).wait()
+        self.comm.ireduce_scatter(np.ones(self.size), part, ones).wait()
+        np.testing.assert_array_equal(every, wanted)
+        np.testing.assert_array_equal(room, wanted if is_root else 0 * wanted)
+        np.testing.assert_array_equal(back, mine)
+        np.testing.assert_array_equal(turned, np.arange(self.size))
+        self.assertEqual(part[0], self.size)
 
     def test_what_is_refused(self) -> None:
         four, three = np.zeros(4), np.zeros(3)

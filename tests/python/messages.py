@@ -1,11 +1,12 @@
 """Messages between two ranks: buffers of every kind, dtypes, results and error texts."""
 
 import array
+import sys
 import threading
 
-import case
 import numpy as np
 
+import case
 import dtl
 
 
@@ -23,13 +24,30 @@ class Messages(case.Case):
         return info
 
     def test_every_dtype_of_numpy(self) -> None:
-        for name in "i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16 ?".split():
+        for name in [
+            "i1",
+            "i2",
+            "i4",
+            "i8",
+            "u1",
+            "u2",
+            "u4",
+            "u8",
+            "f2",
+            "f4",
+            "f8",
+            "c8",
+            "c16",
+            "?",
+        ]:
             sent = (np.arange(6) + self.rank).astype(name).reshape(2, 3)
             received = np.zeros_like(sent)
             info = self.exchange(sent, received)
             self.assertEqual((info.source, info.tag), (self.other(), 0))
             self.assertEqual(info.size_bytes, sent.nbytes)
-            np.testing.assert_array_equal(received, (np.arange(6) + self.other()).astype(name).reshape(2, 3))
+            np.testing.assert_array_equal(
+                received, (np.arange(6) + self.other()).astype(name).reshape(2, 3)
+            )
 
     def test_other_buffers(self) -> None:
         record = np.array([(self.rank, 2.5)], dtype=[("a", "i4"), ("b", "f8")])
@@ -94,6 +112,21 @@ class Messages(case.Case):
         error = dtl.Error(dtl.Status.NOT_FOUND, "no such thing")
         self.assertEqual(str(error), "DTL_ERROR_NOT_FOUND: no such thing")
 
+    def test_no_references_are_left(self) -> None:
+        sent, received = np.zeros(4), np.zeros(4)
+        before = sys.getrefcount(sent), sys.getrefcount(received)
+        for _ in range(100):
+            request = dtl.COMM_SELF.isend(sent, 0)
+            dtl.COMM_SELF.recv(received, 0)
+            request.wait()
+            for wrong in (9, "nobody"):
+                with self.assertRaises((dtl.Error, TypeError)):
+                    dtl.COMM_SELF.send(sent, wrong)  # type: ignore[arg-type]
+                with self.assertRaises((dtl.Error, TypeError)):
+                    dtl.COMM_SELF.recv(received, wrong)  # type: ignore[arg-type]
+        del request
+        self.assertEqual((sys.getrefcount(sent), sys.getrefcount(received)), before)
+
     def test_truncation(self) -> None:
         if self.rank == 0:
             self.comm.send(np.arange(4), 1)
@@ -114,6 +147,45 @@ class Messages(case.Case):
         else:
             self.comm.recv(room, 0)
             self.comm.send(room * 2, 0)
+
+    def test_matched_messages(self) -> None:
+        if self.rank == 0:
+            for number in range(2):
+                self.comm.send(np.full(number + 1, 5.0), 1, 12)
+        else:
+            message = self.comm.mprobe(0, 12)
+            room = np.zeros(message.info.size_bytes // 8)
+            other = self.comm.improbe(0, 12)
+            while other is None:
+                other = self.comm.improbe(0, 12)
+            more = np.zeros(2)
+            self.assertEqual(other.irecv(more).wait().size_bytes, 16)
+            self.assertEqual(message.recv(room), message.info)
+            self.assertEqual((room.tolist(), more.tolist()), ([5], [5, 5]))
+            with self.refuses(dtl.Status.INVALID_HANDLE):
+                message.recv(room)
+
+    def test_a_send_waits_for_an_event(self) -> None:
+        gate, value = threading.Event(), np.zeros(1)
+        if self.rank == 0:
+            stream = dtl.Stream("host")
+            stream.call(lambda: gate.wait() and value.fill(3))
+            send = self.comm.isend_on(value, 1, stream.record(), 13)
+            self.assertFalse(send.test())
+            gate.set()
+            send.wait()
+        else:
+            self.comm.recv(value, 0, 13)
+            self.assertEqual(value[0], 3)
+
+    def test_registered_buffers(self) -> None:
+        data = np.zeros(4096)
+        with self.comm.register(data) as registration:
+            with self.refuses(dtl.Status.ALREADY_EXISTS):
+                self.comm.register(data[1:])
+            self.comm.bcast(data)
+        registration.deregister()
+        self.assertIn("rank 0", self.comm.dump())
 
     def test_communicators(self) -> None:
         with self.comm.dup() as copy:

@@ -1,9 +1,9 @@
 """Communicators from mpi4py and back. Started by an MPI's launcher with mpi4py for that MPI."""
 
-import case
 import numpy as np
 from mpi4py import MPI
 
+import case
 import dtl
 
 

@@ -1,6 +1,6 @@
 """Runs the programs in a page of the documentation, and compares what they print.
 
-    page.py PAGE.md DTLRUN     each block of Python after a line <!-- python: dtlrun -n 2 -->
+page.py PAGE.md DTLRUN     each block of Python after a line <!-- python: dtlrun -n 2 -->
 """
 
 import os
@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAM = re.compile(r"<!-- python: dtlrun (.*?) -->\n```python\n(.*?)```\n```text\n(.*?)```", re.DOTALL)
+PROGRAM = re.compile(
+    r"<!-- python: dtlrun (.*?) -->\n```python\n(.*?)```\n```text\n(.*?)```", re.DOTALL
+)
 
 
 def main() -> int:
@@ -23,7 +25,9 @@ def main() -> int:
             program = os.path.join(folder, "program.py")
             pathlib.Path(program).write_text(text)
             command = [dtlrun, *options.split(), sys.executable, program]
-            result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+            result = subprocess.run(
+                command, capture_output=True, text=True, timeout=300, check=False
+            )
         if result.returncode != 0 or result.stdout != wanted:
             failed = 1
             print(f"program {number}: status {result.returncode}, printed {result.stdout!r}, "

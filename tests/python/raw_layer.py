@@ -61,7 +61,9 @@ class Raw(unittest.TestCase):
                 if member is not dtl.Status.SUCCESS:
                     self.assertEqual(getattr(lib, prefix + member.name), member)
         self.assertEqual(dtl.Status.SUCCESS, lib.DTL_SUCCESS)
-        statuses = {item["value"] for item in self.of_kind("constant") if item["type"] == "dtl_status_t"}
+        statuses = {
+            item["value"] for item in self.of_kind("constant") if item["type"] == "dtl_status_t"
+        }
         self.assertEqual(statuses, set(dtl.Status))
 
     def test_text_of_a_buffer_that_is_in_use(self) -> None:

@@ -4,9 +4,8 @@ import gc
 import unittest
 import weakref
 
-import case
-
 import backend
+import case
 import dtl
 
 raw, ffi = dtl.raw.lib, dtl.raw.ffi
@@ -114,7 +113,9 @@ class Registered(case.Case):
         made = traced.register()
         del traced
         gc.collect()
-        self.assertTrue(made.supports("wings"), "its slots are called without a name in the program")
+        self.assertTrue(
+            made.supports("wings"), "its slots are called without a name in the program"
+        )
         dtl.raw.lib.dtl_backend_unregister(made._handle)
         other = Traced()
         other.register()  # forgets those that have ended

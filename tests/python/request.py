@@ -4,9 +4,9 @@ import asyncio
 import gc
 import weakref
 
-import case
 import numpy as np
 
+import case
 import dtl
 from dtl import request as requests
 
@@ -58,7 +58,9 @@ class Requests(case.Case):
     def test_a_temporary_is_sent_whole(self) -> None:
         # Large enough that the receiver copies it from the sender's memory.
         count, rounds = 1 << 20, 4
-        sends = [self.comm.isend(np.full(count, i + self.rank), self.other(), i) for i in range(rounds)]
+        sends = [
+            self.comm.isend(np.full(count, i + self.rank), self.other(), i) for i in range(rounds)
+        ]
         gc.collect()
         noise = [np.full(count, -1) for _ in range(rounds)]  # would reuse freed memory
         for tag in range(rounds):

@@ -3,9 +3,9 @@
 import gc
 import weakref
 
-import case
 import numpy as np
 
+import case
 import dtl
 
 

@@ -16,10 +16,29 @@ from ._fast import RecvInfo
 from .array import Array
 from .backend import Backend, Device, backends
 from .buffers import IN_PLACE
-from .comm import ANY_SOURCE, ANY_TAG, COMM_SELF, COMM_WORLD, PROC_NULL, UNDEFINED, Comm
+from .comm import (
+    ANY_SOURCE,
+    ANY_TAG,
+    COMM_SELF,
+    COMM_WORLD,
+    PROC_NULL,
+    UNDEFINED,
+    Comm,
+    Message,
+    Registration,
+)
 from .constants import DeviceKind, DType, Language, LogLevel, MemoryKind, Op, Schedule, Status
 from .error import Error, last_error
-from .library import Library, explain, finalize, init, init_after_fork, version
+from .library import (
+    Library,
+    explain,
+    finalize,
+    init,
+    init_after_fork,
+    trace_start,
+    trace_stop,
+    version,
+)
 from .module import Kernel, Module
 from .op import ReduceOp
 from .policy import Policy, Submission
@@ -31,10 +50,52 @@ from .window import Window
 __version__ = version()
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "COMM_SELF", "COMM_WORLD", "IN_PLACE", "PROC_NULL", "UNDEFINED",
-    "Array", "Backend", "Comm", "DType", "Device", "DeviceKind", "Error", "Event", "Kernel", "Language",
-    "Library", "LogLevel", "MemoryKind", "Module", "Op", "PersistentRequest", "Policy", "RecvInfo",
-    "ReduceOp", "RegisteredBackend", "Request", "Schedule", "Status", "Stream", "Submission", "Window",
-    "backends", "explain", "finalize", "init", "init_after_fork", "last_error", "raw", "test_all",
-    "version", "wait_all", "wait_any",
-]  # fmt: skip
+    "ANY_SOURCE",
+    "ANY_TAG",
+    "COMM_SELF",
+    "COMM_WORLD",
+    "IN_PLACE",
+    "PROC_NULL",
+    "UNDEFINED",
+    "Array",
+    "Backend",
+    "Comm",
+    "DType",
+    "Device",
+    "DeviceKind",
+    "Error",
+    "Event",
+    "Kernel",
+    "Language",
+    "Library",
+    "LogLevel",
+    "MemoryKind",
+    "Message",
+    "Module",
+    "Op",
+    "PersistentRequest",
+    "Policy",
+    "RecvInfo",
+    "ReduceOp",
+    "RegisteredBackend",
+    "Registration",
+    "Request",
+    "Schedule",
+    "Status",
+    "Stream",
+    "Submission",
+    "Window",
+    "backends",
+    "explain",
+    "finalize",
+    "init",
+    "init_after_fork",
+    "last_error",
+    "raw",
+    "test_all",
+    "trace_start",
+    "trace_stop",
+    "version",
+    "wait_all",
+    "wait_any",
+]

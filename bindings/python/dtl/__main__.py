@@ -2,7 +2,7 @@
 
     python -m dtl --prefix       folder with include, lib, bin and share
     python -m dtl --include      folder of dtl.h
-    python -m dtl --cmake-dir    folder for find_package(dtl): -Ddtl_DIR=$(python -m dtl --cmake-dir)
+    python -m dtl --cmake-dir    folder for find_package(dtl): the value of dtl_DIR
     python -m dtl --pkgconfig    folder for PKG_CONFIG_PATH
     python -m dtl --version      version of the library
     python -m dtl --plugin MODULE:CLASS OUT.so

@@ -38,13 +38,13 @@ static dtl_dtype_t dtype_of(const Py_buffer *view)
     if (*format == '@' || *format == '=' || *format == '<') {
         ++format;
     }
-    if (strcmp(format, "Zf") == 0) {
+    if (strcmp(format, "Zf") == 0 && view->itemsize == 8) {
         return DTL_DTYPE_COMPLEX64;
     }
-    if (strcmp(format, "Zd") == 0) {
+    if (strcmp(format, "Zd") == 0 && view->itemsize == 16) {
         return DTL_DTYPE_COMPLEX128;
     }
-    if (format[0] == '\0' || format[1] != '\0' || view->itemsize > 8) {
+    if (format[0] == '\0' || format[1] != '\0' || view->itemsize < 1 || view->itemsize > 8) {
         return DTL_DTYPE_BYTE;
     }
     switch (*format) {

@@ -25,6 +25,13 @@ class Backend:
         self._handle = handle
         return self
 
+    @classmethod
+    def load(cls, path: str) -> Backend:
+        """Loads a plugin file, and returns its first backend."""
+        out = ffi.new("dtl_backend_t *")
+        check(lib.dtl_backend_load(text.encode(path), out))
+        return cls._of(out[0])
+
     @property
     def name(self) -> str:
         """Name of the backend."""
@@ -112,6 +119,13 @@ class Device:
         kind, number = ffi.new("int32_t *"), ffi.new("int32_t *")
         check(lib.dtl_backend_dlpack_device(self.backend._handle, self.index, kind, number))
         return int(kind[0]), int(number[0])
+
+    @property
+    def free_bytes(self) -> int:
+        """Free memory in bytes; 0 if it is unknown."""
+        free, total = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        check(lib.dtl_device_memory_info(self.backend._handle, self.index, free, total))
+        return int(free[0])
 
     def use(self) -> None:
         """Makes this the current device of the calling thread."""

@@ -1,9 +1,9 @@
 """Buffers of messages: what the library reads and writes, without copies.
 
-A buffer is an object with Python's buffer protocol (NumPy arrays, bytearray, array.array), memory of
-a device with `__cuda_array_interface__` (CuPy, torch, numba), or a `dtl.Array` or `dtl.Memory`. Its
-dtype and number of elements are those of the object; elements that the library has no dtype for are
-sent as bytes.
+A buffer is an object with Python's buffer protocol (NumPy arrays, bytearray, array.array), memory
+of a device with `__cuda_array_interface__` (CuPy, torch, numba), or a `dtl.Array`. Its dtype and
+number of elements are those of the object; elements that the library has no dtype for are sent as
+bytes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ITEM_BYTES = {dtype: int(name[1:]) for name, dtype in _BY_TYPESTR.items()} | {
 class Span:
     """Address, number and dtype of elements, and the object that keeps them alive."""
 
-    __slots__ = ("pointer", "count", "dtype", "owner")
+    __slots__ = ("count", "dtype", "owner", "pointer")
 
     def __init__(self, address: int, count: int, dtype: int, owner: object) -> None:
         self.pointer: Any = ffi.cast("void *", address)
@@ -75,8 +75,8 @@ def _other(buffer: Any, writable: bool, error: Exception) -> Span:
             half = span(buffer.view("uint16"), writable)
             return Span(int(ffi.cast("uintptr_t", half.pointer)), half.count, DType.BFLOAT16, half)
         why = (
-            f"a buffer is {type(buffer).__name__}: {error}. Pass a contiguous object with the buffer "
-            "protocol (a NumPy array, bytearray), a dtl.Array, or device memory with "
+            f"a buffer is {type(buffer).__name__}: {error}. Pass a contiguous object with the "
+            "buffer protocol (a NumPy array, bytearray), a dtl.Array, or device memory with "
             "__cuda_array_interface__."
         )
         raise (TypeError if isinstance(error, TypeError) else BufferError)(why) from error

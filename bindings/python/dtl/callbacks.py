@@ -1,7 +1,7 @@
 """Functions of Python that the library calls.
 
-A callback may raise dtl.Error: its status becomes the result. Any other exception is printed, with its
-traceback, and the result is DTL_ERROR_BACKEND.
+A callback may raise dtl.Error: its status becomes the result. Any other exception is printed, with
+its traceback, and the result is DTL_ERROR_BACKEND.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .error import Error
 
 FAILED: int = lib.DTL_ERROR_BACKEND
 
-# Callbacks that the library will call once, by their handles: a handle ends with its last reference.
+# Callbacks that the library will call once. A handle ends with its last reference.
 _queued: dict[int, Any] = {}
 _lock = threading.Lock()
 

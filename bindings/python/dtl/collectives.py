@@ -17,6 +17,8 @@ from .request import Request
 
 # Call of a collective: the arguments after the communicator, and what they use.
 _Call = tuple[tuple[Any, ...], object]
+# Counts or displacements, one for each rank.
+_Numbers = Sequence[int] | None
 
 _IN_PLACE = ffi.cast("void *", -1)
 
@@ -158,7 +160,7 @@ class Collectives:
         return (_pointer(send), count, receive.pointer, receive.dtype), (send, receive)
 
     def scatter(self, sbuf: Any, rbuf: Any, root: int = 0) -> None:
-        """Distributes the blocks in the `sbuf` of the root (None elsewhere) to the ranks' `rbuf`."""
+        """Distributes the blocks in the `sbuf` of the root (None elsewhere) to `rbuf`."""
         self._run("scatter", self._distributed(sbuf, rbuf, root))
 
     def iscatter(self, sbuf: Any, rbuf: Any, root: int = 0) -> Request:
@@ -175,12 +177,11 @@ class Collectives:
         self, block: buffers.Span | None, whole: buffers.Span | None, name: str
     ) -> tuple[int, int]:
         """Returns the number of elements of a rank's block, and their dtype."""
-        if block is None and whole is None:
-            raise ValueError("both buffers are absent: one of them has the data of this rank")
-        count = block.count if block is not None else whole.count // self.size  # type: ignore
-        if whole is not None:
-            _require(name, whole, count * self.size)
-        return count, (block or whole).dtype  # type: ignore[union-attr]
+        count, dtype = _own(block, whole)
+        if block is None and whole is not None:
+            count = whole.count // self.size
+        _require(name, whole, count * self.size)
+        return count, dtype
 
     def gatherv(
         self,
@@ -191,24 +192,49 @@ class Collectives:
         root: int = 0,
     ) -> None:
         """Collects blocks of `counts[r]` elements at `displs[r]` in the `rbuf` of the root."""
+        self._run("gatherv", self._gathered_v(sbuf, rbuf, counts, displs, root))
+
+    def igatherv(
+        self,
+        sbuf: Any,
+        rbuf: Any = None,
+        counts: Sequence[int] | None = None,
+        displs: Sequence[int] | None = None,
+        root: int = 0,
+    ) -> Request:
+        """Starts a gatherv."""
+        return self._start("igatherv", self._gathered_v(sbuf, rbuf, counts, displs, root))
+
+    def _gathered_v(
+        self, sbuf: Any, rbuf: Any, counts: _Numbers, displs: _Numbers, root: int
+    ) -> _Call:
         send = buffers.in_place(sbuf, False)
         receive = None if rbuf is None else buffers.span(rbuf, True)
         sizes, places = _numbers(counts), _numbers(displs)
-        count, dtype = (0, receive.dtype) if send is None and receive else (send.count, send.dtype)  # type: ignore
+        count, dtype = _own(send, receive)
         self._room("rbuf", receive, counts, displs)
         arguments = (_pointer(send), count, _null(receive), sizes, places, dtype, root)
-        self._run("gatherv", (arguments, (send, receive, sizes, places)))
+        return arguments, (send, receive, sizes, places)
 
     def allgatherv(
-        self, sbuf: Any, rbuf: Any, counts: Sequence[int], displs: Sequence[int] | None = None
+        self, sbuf: Any, rbuf: Any, counts: Sequence[int], displs: _Numbers = None
     ) -> None:
         """Collects blocks of `counts[r]` elements at `displs[r]` in the `rbuf` of every rank."""
+        self._run("allgatherv", self._all_v(sbuf, rbuf, counts, displs))
+
+    def iallgatherv(
+        self, sbuf: Any, rbuf: Any, counts: Sequence[int], displs: _Numbers = None
+    ) -> Request:
+        """Starts an allgatherv."""
+        return self._start("iallgatherv", self._all_v(sbuf, rbuf, counts, displs))
+
+    def _all_v(self, sbuf: Any, rbuf: Any, counts: Sequence[int], displs: _Numbers) -> _Call:
         send, receive = _spans(sbuf, rbuf)
         sizes, places = _numbers(counts), _numbers(displs)
         self._room("rbuf", receive, counts, displs)
         count = 0 if send is None else send.count
         arguments = (_pointer(send), count, receive.pointer, sizes, places, receive.dtype)
-        self._run("allgatherv", (arguments, (send, receive, sizes, places)))
+        return arguments, (send, receive, sizes, places)
 
     def scatterv(
         self,
@@ -219,14 +245,29 @@ class Collectives:
         root: int = 0,
     ) -> None:
         """Distributes blocks of `counts[r]` elements at `displs[r]` of the root's `sbuf`."""
+        self._run("scatterv", self._distributed_v(sbuf, rbuf, counts, displs, root))
+
+    def iscatterv(
+        self,
+        sbuf: Any,
+        rbuf: Any,
+        counts: Sequence[int] | None = None,
+        displs: Sequence[int] | None = None,
+        root: int = 0,
+    ) -> Request:
+        """Starts a scatterv."""
+        return self._start("iscatterv", self._distributed_v(sbuf, rbuf, counts, displs, root))
+
+    def _distributed_v(
+        self, sbuf: Any, rbuf: Any, counts: _Numbers, displs: _Numbers, root: int
+    ) -> _Call:
         send = None if sbuf is None else buffers.span(sbuf, False)
         receive = buffers.in_place(rbuf, True)
         sizes, places = _numbers(counts), _numbers(displs)
         self._room("sbuf", send, counts, displs)
-        dtype = (receive or send).dtype  # type: ignore[union-attr]
-        count = 0 if receive is None else receive.count
+        count, dtype = _own(receive, send)
         arguments = (_null(send), sizes, places, _pointer(receive), count, dtype, root)
-        self._run("scatterv", (arguments, (send, receive, sizes, places)))
+        return arguments, (send, receive, sizes, places)
 
     def alltoallv(
         self,
@@ -238,6 +279,30 @@ class Collectives:
         rdispls: Sequence[int] | None = None,
     ) -> None:
         """Sends `scounts[r]` elements to rank r; receives `rcounts[r]` elements of rank r."""
+        self._run("alltoallv", self._all_to_all_v(sbuf, scounts, rbuf, rcounts, sdispls, rdispls))
+
+    def ialltoallv(
+        self,
+        sbuf: Any,
+        scounts: Sequence[int],
+        rbuf: Any,
+        rcounts: Sequence[int],
+        sdispls: Sequence[int] | None = None,
+        rdispls: Sequence[int] | None = None,
+    ) -> Request:
+        """Starts an alltoallv."""
+        call = self._all_to_all_v(sbuf, scounts, rbuf, rcounts, sdispls, rdispls)
+        return self._start("ialltoallv", call)
+
+    def _all_to_all_v(
+        self,
+        sbuf: Any,
+        scounts: Sequence[int],
+        rbuf: Any,
+        rcounts: Sequence[int],
+        sdispls: _Numbers,
+        rdispls: _Numbers,
+    ) -> _Call:
         send, receive = _spans(sbuf, rbuf)
         self._room("sbuf", send, scounts, sdispls)
         self._room("rbuf", receive, rcounts, rdispls)
@@ -246,7 +311,26 @@ class Collectives:
             _pointer(send), numbers[0], numbers[1],
             receive.pointer, numbers[2], numbers[3], receive.dtype,
         )  # fmt: skip
-        self._run("alltoallv", (arguments, (send, receive, numbers)))
+        return arguments, (send, receive, numbers)
+
+    def reduce_scatter(self, sbuf: Any, rbuf: Any, counts: Sequence[int], op: int = Op.SUM) -> None:
+        """Reduces the elements of every rank; rank r gets block r, of `counts[r]` elements."""
+        self._run("reduce_scatter", self._scattered_v(sbuf, rbuf, counts, op))
+
+    def ireduce_scatter(
+        self, sbuf: Any, rbuf: Any, counts: Sequence[int], op: int = Op.SUM
+    ) -> Request:
+        """Starts a reduce_scatter."""
+        return self._start("ireduce_scatter", self._scattered_v(sbuf, rbuf, counts, op))
+
+    def _scattered_v(self, sbuf: Any, rbuf: Any, counts: Sequence[int], op: int) -> _Call:
+        send, receive = _spans(sbuf, rbuf)
+        self._room("sbuf" if send is not None else "rbuf", send or receive, counts, None)
+        if send is not None:
+            _require("rbuf", receive, counts[self.rank])
+        sizes = _numbers(counts)
+        arguments = (_pointer(send), receive.pointer, sizes, receive.dtype, int(op))
+        return arguments, (send, receive, sizes)
 
     def _room(
         self,
@@ -260,8 +344,12 @@ class Collectives:
             return
         for what, numbers in (("counts", counts), ("displs", displs)):
             if numbers is not None and len(numbers) != self.size:
-                raise ValueError(f"{what} has {len(numbers)} numbers: one for each of {self.size} ranks")
-        starts = displs if displs is not None else [sum(counts[:rank]) for rank in range(len(counts))]
+                raise ValueError(
+                    f"{what} has {len(numbers)} numbers: one for each of {self.size} ranks"
+                )
+        starts = (
+            displs if displs is not None else [sum(counts[:rank]) for rank in range(len(counts))]
+        )
         end = max(start + count for start, count in zip(starts, counts, strict=True))
         _require(name, span, end)
 
@@ -283,6 +371,15 @@ def _spans(sbuf: Any, rbuf: Any) -> tuple[buffers.Span | None, buffers.Span]:
         first, second = DType(send.dtype).name, DType(receive.dtype).name
         raise TypeError(f"sbuf has elements of {first}, rbuf of {second}: pass the same dtype")
     return send, receive
+
+
+def _own(block: buffers.Span | None, whole: buffers.Span | None) -> tuple[int, int]:
+    """Returns the number of elements of this rank's block, 0 in place, and their dtype."""
+    if block is not None:
+        return block.count, block.dtype
+    if whole is None:
+        raise ValueError("both buffers are absent: one of them has the data of this rank")
+    return 0, whole.dtype
 
 
 def _require(name: str, span: buffers.Span | None, count: int) -> None:

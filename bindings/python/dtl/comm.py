@@ -9,9 +9,11 @@ from . import buffers, text
 from ._fast import Messages, RecvInfo
 from ._raw import ffi, lib
 from .collectives import Collectives
+from .constants import DType
 from .error import check
 from .library import new_info, timeout_ns
 from .request import PersistentRequest, Request
+from .stream import Event
 
 ANY_SOURCE: int = lib.DTL_ANY_SOURCE
 ANY_TAG: int = lib.DTL_ANY_TAG
@@ -221,19 +223,43 @@ class Comm(Messages, Collectives):
         """Starts a receive. Do not access the buffer until the request is complete."""
         return Request(*self._message(lib.dtl_comm_irecv, buffer, True, source, tag))
 
+    def isend_on(self, buffer: Any, dest: int, event: Event, tag: int = 0) -> Request:
+        """Starts a send that begins once an event is complete, without waiting for it here."""
+        span, out = buffers.span(buffer, False), ffi.new("dtl_request_t *")
+        arguments = self._handle, span.pointer, span.count, span.dtype, dest, tag
+        check(lib.dtl_comm_isend_on(*arguments, event._handle, out), span)
+        return Request(out[0], (span, event))
+
+    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message:
+        """Blocks until there is a message, and matches it: only its recv or irecv receives it."""
+        out, info = ffi.new("dtl_message_t *"), ffi.new("dtl_recv_info_t *")
+        check(lib.dtl_comm_mprobe(self._handle, source, tag, out, info))
+        return Message(out[0], _info(info))
+
+    def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message | None:
+        """Matches a message as mprobe does; None if there is none. Does not block."""
+        found, out = ffi.new("int32_t *"), ffi.new("dtl_message_t *")
+        info = ffi.new("dtl_recv_info_t *")
+        check(lib.dtl_comm_improbe(self._handle, source, tag, found, out, info))
+        return Message(out[0], _info(info)) if found[0] else None
+
     def send_init(self, buffer: Any, dest: int, tag: int = 0) -> PersistentRequest:
         """Creates an inactive send; start starts it."""
-        return PersistentRequest(
-            *self._message(lib.dtl_comm_send_init, buffer, False, dest, tag)
-        )
+        return PersistentRequest(*self._message(lib.dtl_comm_send_init, buffer, False, dest, tag))
 
     def recv_init(
         self, buffer: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG
     ) -> PersistentRequest:
         """Creates an inactive receive; start starts it."""
-        return PersistentRequest(
-            *self._message(lib.dtl_comm_recv_init, buffer, True, source, tag)
-        )
+        return PersistentRequest(*self._message(lib.dtl_comm_recv_init, buffer, True, source, tag))
+
+    def register(self, buffer: Any) -> Registration:
+        """Registers a buffer that is used again and again, so that transfers need not."""
+        return Registration(self, buffer)
+
+    def dump(self) -> str:
+        """Returns what each rank is doing, for the search of a hang."""
+        return text.read(lambda *arguments: lib.dtl_comm_dump(self._handle, *arguments))
 
     def dup(self) -> Comm:
         """Creates a communicator with the same ranks. Collective."""
@@ -261,6 +287,58 @@ class Comm(Messages, Collectives):
     def revoke(self) -> None:
         """Ends all operations on the communicator, on every rank, with REVOKED."""
         check(lib.dtl_comm_revoke(self._handle))
+
+
+class Message:
+    """A message that mprobe has matched; `info` describes it."""
+
+    def __init__(self, handle: Any, info: RecvInfo) -> None:
+        self._handle: Any = handle
+        self.info = info
+
+    def recv(self, buffer: Any) -> RecvInfo:
+        """Receives the message."""
+        span, info = buffers.span(buffer, True), ffi.new("dtl_recv_info_t *")
+        arguments = self._handle, span.pointer, span.count, span.dtype, info
+        check(lib.dtl_comm_mrecv(*arguments), span)
+        return _info(info)
+
+    def irecv(self, buffer: Any) -> Request:
+        """Starts to receive the message."""
+        span, out = buffers.span(buffer, True), ffi.new("dtl_request_t *")
+        arguments = self._handle, span.pointer, span.count, span.dtype, out
+        check(lib.dtl_comm_imrecv(*arguments), span)
+        return Request(out[0], span)
+
+
+class Registration:
+    """A buffer that is registered with a communicator, until deregister or the end of `with`."""
+
+    def __init__(self, comm: Comm, buffer: Any) -> None:
+        span = buffers.span(buffer, True)
+        size_bytes = span.count * buffers.ITEM_BYTES.get(DType(span.dtype), 1)
+        check(lib.dtl_comm_register(comm._handle, span.pointer, size_bytes), span)
+        self._comm = comm
+        self._span: buffers.Span | None = span
+        # The memory stays registered if the program forgets this object.
+        _registrations.append(span)
+
+    def deregister(self) -> None:
+        """Ends the registration."""
+        if self._span is not None:
+            check(lib.dtl_comm_deregister(self._comm._handle, self._span.pointer))
+            _registrations.remove(self._span)
+            self._span = None
+
+    def __enter__(self) -> Registration:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.deregister()
+
+
+# Buffers that are registered.
+_registrations: list[buffers.Span] = []
 
 
 def _info(info: Any) -> RecvInfo:

@@ -78,12 +78,23 @@ def explain() -> str:
     return text.read(lib.dtl_explain)
 
 
+def trace_start(path: str) -> None:
+    """Starts a trace of calls and operations to a file; see docs/how-to/trace.md."""
+    check(lib.dtl_trace_start(text.encode(path)))
+
+
+def trace_stop() -> None:
+    """Ends the trace and writes the rest of its file."""
+    check(lib.dtl_trace_stop())
+
+
 def _at_exit() -> None:
     # After an uncaught exception the other ranks may never call finalize, so do not wait for them:
-    # they detect that this process ends.
+    # they detect that this process ends. Otherwise close the library even if its first use has
+    # initialised it: launchers of MPI treat a rank without MPI_Finalize as failed.
     if hasattr(sys, "last_value"):
         return
-    for _ in range(_count):
+    for _ in range(max(_count, 1)):
         if lib.dtl_finalize() != 0:
             break
 

@@ -52,7 +52,10 @@ class Module(Owned):
         desc.options, desc.option_count = options_array, len(words)
         label = text.encode(name)
         desc.name = label
-        extra = [(text.encode(one), ffi.from_buffer(body.encode())) for one, body in (files or {}).items()]
+        extra = [
+            (text.encode(one), ffi.from_buffer(body.encode()))
+            for one, body in (files or {}).items()
+        ]
         table = ffi.new("dtl_source_file_t[]", max(len(extra), 1))
         for entry, (file_name, body) in zip(table, extra, strict=False):
             entry.name, entry.text, entry.size_bytes = file_name, body, len(body)
@@ -105,7 +108,9 @@ class Kernel(Owned):
         """
         if len(arguments) != len(self.signature):
             count, wanted = len(arguments), len(self.signature)
-            raise TypeError(f"{self.name}: {count} arguments, the signature {self.signature!r} has {wanted}")
+            raise TypeError(
+                f"{self.name}: {count} arguments, the signature {self.signature!r} has {wanted}"
+            )
         values, used = [], []
         for letter, argument in zip(self.signature, arguments, strict=True):
             if letter == "p":

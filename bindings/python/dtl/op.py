@@ -10,7 +10,6 @@ from ._raw import ffi, lib
 from .constants import DType
 from .error import check
 
-
 # Handles of the functions of operations that exist: a collective in progress may call them.
 _functions: dict[int, Any] = {}
 

@@ -28,7 +28,7 @@ class Stats(NamedTuple):
 class Policy(Owned):
     """Selects a resource for each task.
 
-    Names: "fixed", "round_robin", "dynamic_load", "auto_tune" and "capacity"; see dtl_policy_create.
+    Names: "fixed", "round_robin", "dynamic_load", "auto_tune", "capacity"; see dtl_policy_create.
     Resources are streams, or any other objects of the program. Call wait_all before destroy.
     """
 
@@ -80,8 +80,8 @@ class Policy(Owned):
     ) -> Submission:
         """Submits a task: selects a resource and calls task(resource).
 
-        `key` and `variant` identify the task for policies that learn; without a key, the name of the
-        function does. `timeout` limits the wait for a free resource.
+        `key` and `variant` identify the task for policies that learn; without a key, the name of
+        the function does. `timeout` limits the wait for a free resource.
         """
         state = _Task(task, self._by_value)
         out = ffi.new("dtl_submission_t *")
@@ -180,7 +180,9 @@ class _Task:
 
 def _key(task: Task, key: int | None, variant: int) -> Any:
     if key is None:
-        name = f"{getattr(task, '__module__', '')}.{getattr(task, '__qualname__', repr(type(task)))}"
+        name = (
+            f"{getattr(task, '__module__', '')}.{getattr(task, '__qualname__', repr(type(task)))}"
+        )
         key = zlib.crc32(name.encode()) | 1 << 32
     return ffi.new("dtl_task_key_t *", [key, variant])[0]
 
@@ -191,7 +193,7 @@ def python_policy_task(resource: Any, arg: Any, out_wait: Any) -> int:
     state = ffi.from_handle(arg)
     try:
         event = state.function(state.resources[resource.value])
-    except Exception as error:  # noqa: BLE001 the wait raises it
+    except Exception as error:  # the wait raises it
         state.exception = error
         return int(getattr(error, "status", callbacks.FAILED))
     if isinstance(event, Event):

@@ -9,7 +9,7 @@
     Mine().register()
 
 A method is named after its table and slot: `memory_alloc` is `alloc` of dtl_memory_vtable_t, and
-`supports` is a slot of dtl_backend_vtable_t itself. It gets the slot's arguments without `self` of C:
+`supports` is a slot of dtl_backend_vtable_t itself. It gets the slot's arguments after `self`:
 
 - addresses as int, texts as str, structures and functions as cffi's pointers;
 - no output that is a number or an address: it returns these, several as a tuple;
@@ -118,7 +118,9 @@ class RegisteredBackend:
         for name in dir(self):
             is_unknown = prefix and name.startswith(prefix) and name[len(prefix) :] not in slots
             if is_unknown and callable(getattr(self, name)):
-                raise TypeError(f"{type(self).__name__}.{name}: {kind} has no such slot: {', '.join(slots)}")
+                raise TypeError(
+                    f"{type(self).__name__}.{name}: {kind} has no such slot: {', '.join(slots)}"
+                )
         return has_one
 
     def _keep(self, ctype: Any, function: Callable[..., Any]) -> Any:
@@ -150,7 +152,7 @@ class RegisteredBackend:
                 values = result if len(outputs) > 1 else (result,)
                 for (index, name), value in zip(outputs, values, strict=bool(outputs)):
                     self._write(given[index], name, value)
-            except Exception as error:  # noqa: BLE001 none may leave a slot
+            except Exception as error:  # none may leave a slot
                 return self._failure(full_name, error)
             if ended:
                 self._objects.pop(int(ffi.cast("uintptr_t", given[ended_index])), None)
@@ -206,7 +208,7 @@ def load_plugin(host_address: int, specification: str) -> int:
     except Error as error:
         # The text is that of the host's library, which has it already.
         return int(error.status)
-    except Exception as error:  # noqa: BLE001 none may leave a plugin
+    except Exception as error:  # none may leave a plugin
         host.set_error(text.encode(f"{specification}: {type(error).__name__}: {error}"))
         return int(lib.DTL_ERROR_UNAVAILABLE)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -23,11 +24,11 @@ _pending: deque[tuple[Any, object]] = deque()
 class Request:
     """An operation in progress.
 
-    Wait for it with `wait`, or `await` it. A request that is dropped before its operation is complete
-    leaves the operation running; its buffers are kept until it is complete.
+    Wait for it with `wait`, or `await` it. A request that is dropped before its operation is
+    complete leaves the operation running; its buffers are kept until it is complete.
     """
 
-    __slots__ = ("_handle", "_buffers", "_info", "_is_persistent", "__weakref__")
+    __slots__ = ("__weakref__", "_buffers", "_handle", "_info", "_is_persistent")
 
     def __init__(self, handle: Any, buffers: object, is_persistent: bool = False) -> None:
         self._handle: Any = handle
@@ -185,7 +186,7 @@ def wait_all(requests: Sequence[Request], timeout: float | None = None) -> list[
 
 
 def wait_any(requests: Sequence[Request], timeout: float | None = None) -> int | None:
-    """Waits until one of the requests is complete, and returns its index; None if none is active."""
+    """Waits until one of the requests is complete; returns its index, None if none is active."""
     left = timeout_ns(timeout)
     handles = _handles(requests)
     index = ffi.new("uint64_t *", lib.DTL_NO_INDEX)
@@ -212,7 +213,8 @@ def wait_any(requests: Sequence[Request], timeout: float | None = None) -> int |
 
 def test_all(requests: Sequence[Request]) -> bool:
     """Returns true if all requests are complete. Does not block."""
-    return all([request.test() for request in requests])
+    done = [request.test() for request in requests]
+    return all(done)
 
 
 def _handles(requests: Sequence[Request]) -> Any:
@@ -241,10 +243,8 @@ def release_pending() -> int:
         if status == lib.DTL_ERROR_BUSY or (status == 0 and not done[0]):
             _pending.append((handle, buffers))
         elif status != 0:
-            try:
+            with contextlib.suppress(Error):  # nobody waits for this operation
                 fail(status, buffers)
-            except Error:
-                pass  # nobody waits for this operation
     return len(_pending)
 
 

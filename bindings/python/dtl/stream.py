@@ -77,6 +77,28 @@ class Stream(Owned):
             callbacks.withdraw(handle)
         check(status)
 
+    def fill(self, target: Any, value: int) -> None:
+        """Queues a fill: sets each byte of a buffer to a value."""
+        span = buffers.span(target, True)
+        size_bytes = span.count * buffers.ITEM_BYTES.get(DType(span.dtype), 1)
+        self._keep(span)
+        check(lib.dtl_mem_fill_async(self._handle, span.pointer, value, size_bytes))
+
+    @classmethod
+    def wrap(cls, backend: Backend | str, native: int) -> Stream:
+        """Returns a stream over the backend's own one, such as `torch.cuda.Stream.cuda_stream`.
+
+        The native stream must exist until this one is destroyed, which does not destroy it.
+        """
+        self = cls.__new__(cls)
+        self._used = []
+        owner = backend_of(backend)
+        out = ffi.new("dtl_stream_t *")
+        check(lib.dtl_stream_wrap(owner._handle, ffi.cast("void *", native), out))
+        self._handle = out[0]
+        self.device = owner.current_device
+        return self
+
     @property
     def native(self) -> int:
         """The backend's own stream (a CUstream, a cl_command_queue) as a number."""

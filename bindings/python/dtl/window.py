@@ -14,7 +14,6 @@ from .error import check
 from .library import new_info
 from .request import Request
 
-
 # Memory of windows that are not destroyed: other ranks access it although the program has forgotten
 # the window. By the number of the handle.
 _open: dict[int, tuple[buffers.Span | None, _fast.Block | None]] = {}
@@ -115,7 +114,9 @@ class Window:
         where = span.pointer, fetched.pointer, span.count, span.dtype, target, disp, int(op)
         self._operate(lib.dtl_win_get_accumulate, target, [span, fetched], *where)
 
-    def fetch_op(self, value: Any, result: Any, target: int, disp: int = 0, op: int = Op.SUM) -> None:
+    def fetch_op(
+        self, value: Any, result: Any, target: int, disp: int = 0, op: int = Op.SUM
+    ) -> None:
         """Combines one element with that of a target, and fetches the previous value."""
         span, fetched = buffers.span(value, False), buffers.span(result, True)
         where = span.pointer, fetched.pointer, span.dtype, target, disp, int(op)
