@@ -14,6 +14,7 @@ mod constants;
 mod doxygen;
 mod emit;
 mod facts;
+mod fortran;
 mod initial;
 mod layouts;
 mod macros;
@@ -71,6 +72,7 @@ fn wanted() -> Outcome<Vec<(String, String)>> {
     files.push(("include/dtl-api.json".into(), api::text(&root)?));
     files.push(("src/abi/layouts.rs".into(), layouts::table(&source::read(&root)?)));
     files.push(("bindings/rust/dtl-sys/src/items.rs".into(), rust::items(&root)?));
+    files.extend(fortran::files(&root)?);
     Ok(files)
 }
 
