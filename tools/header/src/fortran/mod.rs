@@ -11,6 +11,8 @@
 mod plain;
 mod procedure;
 mod raw;
+#[cfg(test)]
+mod tests;
 mod typed;
 
 use crate::{Outcome, api};

@@ -94,6 +94,7 @@ fn procedure<'a>(
     rank: Option<usize>,
 ) -> Outcome<Procedure<'a>> {
     let mut procedure = Procedure::new(word(&function["name"]));
+    procedure.is_fast = rank.is_some();
     let all = parameters(function);
     let others: Vec<Parameter<'a>> =
         parameters(function).into_iter().filter(|one| !is_buffer(one)).collect();
