@@ -82,7 +82,7 @@ if(DTL_BUILD_TESTS)
     string(TOUPPER "DTL_TEST_${compiler}" command)
     if(${command})
       set_tests_properties("tests/fortran/stops.${compiler}" PROPERTIES PASS_REGULAR_EXPRESSION
-        "dtl_comm_send: dest 5: the communicator has ranks 0 to 0 .DTL_ERROR_INVALID_RANK..*exited with status 1"
+        "dtl_comm_send: dest 5: the communicator has ranks 0 to 1 .DTL_ERROR_INVALID_RANK..*exited with status 1"
         FAIL_REGULAR_EXPRESSION "not reached")
     endif()
   endforeach()
