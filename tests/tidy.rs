@@ -54,6 +54,8 @@ const MAX_TEST_LINES: usize = 670;
 
 #[path = "tidy/budgets.rs"]
 mod budgets;
+#[path = "tidy/cpp.rs"]
+mod cpp;
 #[path = "tidy/entries.rs"]
 mod entries;
 #[path = "tidy/glossary.rs"]

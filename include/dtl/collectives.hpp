@@ -3,8 +3,7 @@
 #define DTL_COLLECTIVES_HPP
 
 #include "request.hpp"
-
-#include <iterator>
+#include "views.hpp"
 
 namespace dtl {
 
@@ -21,10 +20,6 @@ template <class T> struct same { using type = T; };
 template <class T> using in = const typename same<T>::type *;
 template <class T> using out = typename same<T>::type *;
 
-/// The element type of a contiguous container; no C arrays, which already are pointers.
-template <class C>
-using element =
-    std::enable_if_t<std::is_class_v<C>, std::remove_pointer_t<decltype(std::data(std::declval<C &>()))>>;
 template <class T>
 using scalar = std::enable_if_t<std::is_arithmetic_v<T> || std::is_same_v<T, std::complex<float>> ||
                                 std::is_same_v<T, std::complex<double>>>;
@@ -52,199 +47,199 @@ class collectives {
         return begun([&](dtl_request_t *handle) { return dtl_comm_ibarrier(handle_, handle); });
     }
 
-    template <class T> void bcast(T *data, uint64_t count, int root) const
+    template <class T> void bcast(T *data, uint64_t count, detail::rank_in root) const
     {
-        check(dtl_comm_bcast(handle_, data, count, dtype_of<T>, root));
+        check(dtl_comm_bcast(handle_, data, count, dtype<T>(), root));
     }
 
-    template <class T> [[nodiscard]] request ibcast(T *data, uint64_t count, int root) const
+    template <class T> [[nodiscard]] request ibcast(T *data, uint64_t count, detail::rank_in root) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_ibcast(handle_, data, count, dtype_of<T>, root, handle);
+            return dtl_comm_ibcast(handle_, data, count, dtype<T>(), root, handle);
         });
     }
 
-    template <class T> void reduce(detail::in<T> in, T *out, uint64_t count, reduce_op op,
-                                   int root) const
+    template <class T> void reduce(detail::in<T> in, T *out, uint64_t count, detail::op<T> op,
+                                   detail::rank_in root) const
     {
-        check(dtl_comm_reduce(handle_, in, out, count, dtype_of<T>, op, root));
+        check(dtl_comm_reduce(handle_, in, out, count, dtype<T>(), op, root));
     }
 
     template <class T> [[nodiscard]] request ireduce(detail::in<T> in, T *out, uint64_t count,
-                                                     reduce_op op, int root) const
+                                                     detail::op<T> op, detail::rank_in root) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_ireduce(handle_, in, out, count, dtype_of<T>, op, root, handle);
+            return dtl_comm_ireduce(handle_, in, out, count, dtype<T>(), op, root, handle);
         });
     }
 
-    template <class T> void allreduce(detail::in<T> in, T *out, uint64_t count, reduce_op op) const
+    template <class T> void allreduce(detail::in<T> in, T *out, uint64_t count, detail::op<T> op) const
     {
-        check(dtl_comm_allreduce(handle_, in, out, count, dtype_of<T>, op));
+        check(dtl_comm_allreduce(handle_, in, out, count, dtype<T>(), op));
     }
 
     template <class T> [[nodiscard]] request iallreduce(detail::in<T> in, T *out, uint64_t count,
-                                                        reduce_op op) const
+                                                        detail::op<T> op) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_iallreduce(handle_, in, out, count, dtype_of<T>, op, handle);
+            return dtl_comm_iallreduce(handle_, in, out, count, dtype<T>(), op, handle);
         });
     }
 
     template <class T> void reduce_scatter_block(detail::in<T> in, T *out, uint64_t count,
-                                                 reduce_op op) const
+                                                 detail::op<T> op) const
     {
-        check(dtl_comm_reduce_scatter_block(handle_, in, out, count, dtype_of<T>, op));
+        check(dtl_comm_reduce_scatter_block(handle_, in, out, count, dtype<T>(), op));
     }
 
     template <class T> [[nodiscard]] request ireduce_scatter_block(detail::in<T> in, T *out, uint64_t count,
-                                                                   reduce_op op) const
+                                                                   detail::op<T> op) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_ireduce_scatter_block(handle_, in, out, count, dtype_of<T>, op, handle);
+            return dtl_comm_ireduce_scatter_block(handle_, in, out, count, dtype<T>(), op, handle);
         });
     }
 
     template <class T> void reduce_scatter(detail::in<T> in, T *out, const uint64_t *counts,
-                                           reduce_op op) const
+                                           detail::op<T> op) const
     {
-        check(dtl_comm_reduce_scatter(handle_, in, out, counts, dtype_of<T>, op));
+        check(dtl_comm_reduce_scatter(handle_, in, out, counts, dtype<T>(), op));
     }
 
     template <class T> [[nodiscard]] request ireduce_scatter(detail::in<T> in, T *out, const uint64_t *counts,
-                                                             reduce_op op) const
+                                                             detail::op<T> op) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_ireduce_scatter(handle_, in, out, counts, dtype_of<T>, op, handle);
+            return dtl_comm_ireduce_scatter(handle_, in, out, counts, dtype<T>(), op, handle);
         });
     }
 
-    template <class T> void scan(detail::in<T> in, T *out, uint64_t count, reduce_op op) const
+    template <class T> void scan(detail::in<T> in, T *out, uint64_t count, detail::op<T> op) const
     {
-        check(dtl_comm_scan(handle_, in, out, count, dtype_of<T>, op));
+        check(dtl_comm_scan(handle_, in, out, count, dtype<T>(), op));
     }
 
     template <class T> [[nodiscard]] request iscan(detail::in<T> in, T *out, uint64_t count,
-                                                   reduce_op op) const
+                                                   detail::op<T> op) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_iscan(handle_, in, out, count, dtype_of<T>, op, handle);
+            return dtl_comm_iscan(handle_, in, out, count, dtype<T>(), op, handle);
         });
     }
 
-    template <class T> void exscan(detail::in<T> in, T *out, uint64_t count, reduce_op op) const
+    template <class T> void exscan(detail::in<T> in, T *out, uint64_t count, detail::op<T> op) const
     {
-        check(dtl_comm_exscan(handle_, in, out, count, dtype_of<T>, op));
+        check(dtl_comm_exscan(handle_, in, out, count, dtype<T>(), op));
     }
 
     template <class T> [[nodiscard]] request iexscan(detail::in<T> in, T *out, uint64_t count,
-                                                     reduce_op op) const
+                                                     detail::op<T> op) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_iexscan(handle_, in, out, count, dtype_of<T>, op, handle);
+            return dtl_comm_iexscan(handle_, in, out, count, dtype<T>(), op, handle);
         });
     }
 
-    template <class T> void gather(detail::in<T> in, uint64_t count_per_rank, T *out, int root) const
+    template <class T> void gather(detail::in<T> in, uint64_t count_per_rank, T *out, detail::rank_in root) const
     {
-        check(dtl_comm_gather(handle_, in, count_per_rank, out, dtype_of<T>, root));
+        check(dtl_comm_gather(handle_, in, count_per_rank, out, dtype<T>(), root));
     }
 
     template <class T> [[nodiscard]] request igather(detail::in<T> in, uint64_t count_per_rank, T *out,
-                                                     int root) const
+                                                     detail::rank_in root) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_igather(handle_, in, count_per_rank, out, dtype_of<T>, root, handle);
+            return dtl_comm_igather(handle_, in, count_per_rank, out, dtype<T>(), root, handle);
         });
     }
 
     template <class T> void gatherv(detail::in<T> in, uint64_t count, T *out, const uint64_t *counts,
-                                    const uint64_t *displs, int root) const
+                                    const uint64_t *displs, detail::rank_in root) const
     {
-        check(dtl_comm_gatherv(handle_, in, count, out, counts, displs, dtype_of<T>, root));
+        check(dtl_comm_gatherv(handle_, in, count, out, counts, displs, dtype<T>(), root));
     }
 
     template <class T> [[nodiscard]] request igatherv(detail::in<T> in, uint64_t count, T *out,
                                                       const uint64_t *counts, const uint64_t *displs,
-                                                      int root) const
+                                                      detail::rank_in root) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_igatherv(handle_, in, count, out, counts, displs, dtype_of<T>, root, handle);
+            return dtl_comm_igatherv(handle_, in, count, out, counts, displs, dtype<T>(), root, handle);
         });
     }
 
-    template <class T> void scatter(const T *in, uint64_t count_per_rank, detail::out<T> out, int root) const
+    template <class T> void scatter(const T *in, uint64_t count_per_rank, detail::out<T> out, detail::rank_in root) const
     {
-        check(dtl_comm_scatter(handle_, in, count_per_rank, out, dtype_of<T>, root));
+        check(dtl_comm_scatter(handle_, in, count_per_rank, out, dtype<T>(), root));
     }
 
     template <class T> [[nodiscard]] request iscatter(const T *in, uint64_t count_per_rank,
-                                                      detail::out<T> out, int root) const
+                                                      detail::out<T> out, detail::rank_in root) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_iscatter(handle_, in, count_per_rank, out, dtype_of<T>, root, handle);
+            return dtl_comm_iscatter(handle_, in, count_per_rank, out, dtype<T>(), root, handle);
         });
     }
 
     template <class T> void scatterv(const T *in, const uint64_t *counts, const uint64_t *displs,
-                                     detail::out<T> out, uint64_t count, int root) const
+                                     detail::out<T> out, uint64_t count, detail::rank_in root) const
     {
-        check(dtl_comm_scatterv(handle_, in, counts, displs, out, count, dtype_of<T>, root));
+        check(dtl_comm_scatterv(handle_, in, counts, displs, out, count, dtype<T>(), root));
     }
 
     template <class T> [[nodiscard]] request iscatterv(const T *in, const uint64_t *counts,
                                                        const uint64_t *displs, detail::out<T> out,
-                                                       uint64_t count, int root) const
+                                                       uint64_t count, detail::rank_in root) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_iscatterv(handle_, in, counts, displs, out, count, dtype_of<T>, root, handle);
+            return dtl_comm_iscatterv(handle_, in, counts, displs, out, count, dtype<T>(), root, handle);
         });
     }
 
     template <class T> void allgather(detail::in<T> in, uint64_t count_per_rank, T *out) const
     {
-        check(dtl_comm_allgather(handle_, in, count_per_rank, out, dtype_of<T>));
+        check(dtl_comm_allgather(handle_, in, count_per_rank, out, dtype<T>()));
     }
 
     template <class T> [[nodiscard]] request iallgather(detail::in<T> in, uint64_t count_per_rank,
                                                         T *out) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_iallgather(handle_, in, count_per_rank, out, dtype_of<T>, handle);
+            return dtl_comm_iallgather(handle_, in, count_per_rank, out, dtype<T>(), handle);
         });
     }
 
     template <class T> void allgatherv(detail::in<T> in, uint64_t count, T *out, const uint64_t *counts,
                                        const uint64_t *displs) const
     {
-        check(dtl_comm_allgatherv(handle_, in, count, out, counts, displs, dtype_of<T>));
+        check(dtl_comm_allgatherv(handle_, in, count, out, counts, displs, dtype<T>()));
     }
 
     template <class T> [[nodiscard]] request iallgatherv(detail::in<T> in, uint64_t count, T *out,
                                                          const uint64_t *counts, const uint64_t *displs) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_iallgatherv(handle_, in, count, out, counts, displs, dtype_of<T>, handle);
+            return dtl_comm_iallgatherv(handle_, in, count, out, counts, displs, dtype<T>(), handle);
         });
     }
 
     template <class T> void alltoall(detail::in<T> in, uint64_t count_per_rank, T *out) const
     {
-        check(dtl_comm_alltoall(handle_, in, count_per_rank, out, dtype_of<T>));
+        check(dtl_comm_alltoall(handle_, in, count_per_rank, out, dtype<T>()));
     }
 
     template <class T> [[nodiscard]] request ialltoall(detail::in<T> in, uint64_t count_per_rank,
                                                        T *out) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_ialltoall(handle_, in, count_per_rank, out, dtype_of<T>, handle);
+            return dtl_comm_ialltoall(handle_, in, count_per_rank, out, dtype<T>(), handle);
         });
     }
 
     template <class T> void alltoallv(detail::in<T> in, const uint64_t *scounts, const uint64_t *sdispls,
                                       T *out, const uint64_t *rcounts, const uint64_t *rdispls) const
     {
-        check(dtl_comm_alltoallv(handle_, in, scounts, sdispls, out, rcounts, rdispls, dtype_of<T>));
+        check(dtl_comm_alltoallv(handle_, in, scounts, sdispls, out, rcounts, rdispls, dtype<T>()));
     }
 
     template <class T> [[nodiscard]] request ialltoallv(detail::in<T> in, const uint64_t *scounts,
@@ -253,7 +248,7 @@ class collectives {
                                                         const uint64_t *rdispls) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_ialltoallv(handle_, in, scounts, sdispls, out, rcounts, rdispls, dtype_of<T>,
+            return dtl_comm_ialltoallv(handle_, in, scounts, sdispls, out, rcounts, rdispls, dtype<T>(),
                                        handle);
         });
     }
@@ -264,7 +259,7 @@ class collectives {
                             const uint64_t *rcounts, const uint64_t *rdispls) const
     {
         check(dtl_comm_neighbor_alltoallv(handle_, dests.data(), dests.size(), in, scounts, sdispls,
-                                          sources.data(), sources.size(), out, rcounts, rdispls, dtype_of<T>));
+                                          sources.data(), sources.size(), out, rcounts, rdispls, dtype<T>()));
     }
 
     template <class T>
@@ -276,24 +271,24 @@ class collectives {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_ineighbor_alltoallv(handle_, dests.data(), dests.size(), in, scounts, sdispls,
                                                 sources.data(), sources.size(), out, rcounts, rdispls,
-                                                dtype_of<T>, handle);
+                                                dtype<T>(), handle);
         });
     }
 
-    template <class C, class = detail::element<C>> void bcast(C &data, int root) const
+    template <class C, class = detail::lasting<C>> void bcast(C &&data, detail::rank_in root) const
     {
         bcast(std::data(data), std::size(data), root);
     }
 
     /// One value from each rank, reduced.
-    template <class T, class = detail::scalar<T>> T allreduce(T value, reduce_op op) const
+    template <class T, class = detail::scalar<T>> T allreduce(T value, detail::op<T> op) const
     {
         allreduce<T>(in_place, &value, 1, op);
         return value;
     }
 
     /// Each element of the container is replaced by the reduction of everybody's.
-    template <class C, class = detail::element<C>> void allreduce(C &data, reduce_op op) const
+    template <class C, class T = detail::lasting<C>> void allreduce(C &&data, detail::op<T> op) const
     {
         allreduce(in_place, std::data(data), std::size(data), op);
     }
