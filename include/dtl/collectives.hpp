@@ -304,11 +304,11 @@ class collectives {
   protected:
     explicit collectives(dtl_comm_t handle) noexcept : handle_(handle) {}
 
-    template <class F> static request begun(F start)
+    template <class F> static request begun(F start, bool is_send = false)
     {
         dtl_request_t handle;
         check(start(&handle));
-        return request(handle);
+        return request(handle, is_send);
     }
 
     dtl_comm_t handle_;

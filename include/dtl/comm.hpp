@@ -162,7 +162,7 @@ class comm_ref : public collectives {
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_isend(handle_, data, count, dtype<T>(), dest, tag, handle);
-        });
+        }, true);
     }
 
     /// A send that begins when the work before the event's record is done.
@@ -171,14 +171,14 @@ class comm_ref : public collectives {
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_isend_on(handle_, data, count, dtype<T>(), dest, tag, event.get(), handle);
-        });
+        }, true);
     }
 
     template <class T> [[nodiscard]] request issend(const T *data, uint64_t count, detail::rank_in dest, detail::tag_in tag = 0) const
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_issend(handle_, data, count, dtype<T>(), dest, tag, handle);
-        });
+        }, true);
     }
 
     template <class T>

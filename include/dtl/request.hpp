@@ -23,6 +23,9 @@ namespace detail {
 /// cannot be withdrawn: it is waited for.
 inline void abandon(dtl_request_t request) noexcept
 {
+    if (request.id == 0) {
+        return;
+    }
     if (dtl_request_destroy(request) == DTL_ERROR_BUSY) {
         DTL_IGNORE(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, nullptr));
     }
@@ -35,12 +38,15 @@ class request {
   public:
     request() noexcept = default;
     explicit request(dtl_request_t handle) noexcept : handle_(handle) {}
-    request(request &&other) noexcept : handle_(other.release()) {}
+    /// @param is_send  It is known to be a send, so there is nothing to report of what it received.
+    request(dtl_request_t handle, bool is_send) noexcept : handle_(handle), is_send_(is_send) {}
+    request(request &&other) noexcept : handle_(other.release()), is_send_(other.is_send_) {}
     request &operator=(request &&other) noexcept
     {
         if (this != &other) {
             abandon();
             handle_ = other.release();
+            is_send_ = other.is_send_;
         }
         return *this;
     }
@@ -52,10 +58,14 @@ class request {
     dtl_request_t release() noexcept { return std::exchange(handle_, dtl_request_t{}); }
     explicit operator bool() const noexcept { return handle_.id != 0; }
 
-    /// Waits; what the receive got.
+    /// Waits; what the receive got. All zero for a send.
     dtl_recv_info_t wait()
     {
-        dtl_recv_info_t info{};
+        if (is_send_) {
+            check(dtl_request_wait(release(), DTL_TIMEOUT_INFINITE, nullptr));
+            return {};
+        }
+        dtl_recv_info_t info; // every field is written, or check throws
         check(dtl_request_wait(release(), DTL_TIMEOUT_INFINITE, &info));
         return info;
     }
@@ -91,6 +101,7 @@ class request {
     void abandon() noexcept { detail::abandon(release()); }
 
     dtl_request_t handle_{};
+    bool is_send_ = false;
 };
 
 /// A send or receive that is started again and again: `start`, `wait`, `start`, …
