@@ -54,16 +54,20 @@ template <class T> class array {
     array() noexcept = default;
 
     /// Allocates; the elements are zero only with DTL_ARRAY_ZERO.
-    explicit array(const std::vector<int64_t> &shape, detail::enum_or_plain<array_flags> flags = array_flags::none,
-                   detail::word_of<DTL_ENUM_MEMORY> kind = DTL_MEMORY_HOST, backend_ref backend = {})
+    explicit array(const std::vector<int64_t> &shape,
+                   detail::enum_or_plain<array_flags> flags = array_flags::none,
+                   detail::word_of<DTL_ENUM_MEMORY> kind = DTL_MEMORY_HOST,
+                   backend_ref backend = {})
     {
         dtl_array_t made;
         check(dtl_array_alloc(backend.get(), kind, shape.data(), static_cast<int32_t>(shape.size()),
                               dtype<element>(), flags, &made));
         own(made);
     }
-    explicit array(std::initializer_list<int64_t> shape, detail::enum_or_plain<array_flags> flags = array_flags::none,
-                   detail::word_of<DTL_ENUM_MEMORY> kind = DTL_MEMORY_HOST, backend_ref backend = {})
+    explicit array(std::initializer_list<int64_t> shape,
+                   detail::enum_or_plain<array_flags> flags = array_flags::none,
+                   detail::word_of<DTL_ENUM_MEMORY> kind = DTL_MEMORY_HOST,
+                   backend_ref backend = {})
         : array(std::vector<int64_t>(shape), flags, kind, backend)
     {
     }
@@ -100,7 +104,8 @@ template <class T> class array {
     explicit array(unversioned_tensor &given, backend_ref backend = {})
     {
         if (given != nullptr && !is_of(given->tensor.dtype)) {
-            throw error(DTL_ERROR_TYPE, "the tensor's elements are of another type than the array's");
+            throw error(DTL_ERROR_TYPE,
+                        "the tensor's elements are of another type than the array's");
         }
         dtl_array_t made;
         check(dtl_array_import_unversioned(backend.get(), given.get(), &made));
@@ -149,9 +154,9 @@ template <class T> class array {
     std::size_t size() const noexcept { return size_; }
 
     /// Returns a view of the shape and strides: a std::mdspan with std::layout_stride, or another
-    /// type of its form (Kokkos). Valid as long as this array; host code may touch the elements only
-    /// if their memory is accessible to the host. Throws DTL_ERROR_INVALID_ARGUMENT if the number
-    /// of dimensions, or one that is fixed at compile time, differs.
+    /// type of its form (Kokkos). Valid as long as this array; host code may touch the elements
+    /// only if their memory is accessible to the host. Throws DTL_ERROR_INVALID_ARGUMENT if the
+    /// number of dimensions, or one that is fixed at compile time, differs.
     template <class Mdspan> Mdspan as() const
     {
         using extents = typename Mdspan::extents_type;
@@ -159,17 +164,19 @@ template <class T> class array {
         constexpr std::size_t rank = extents::rank();
         const dtl_array_info_t now = info();
         if (static_cast<std::size_t>(now.ndim) != rank) {
-            throw error(DTL_ERROR_INVALID_ARGUMENT, "the array has " + std::to_string(now.ndim) +
-                                                        " dimensions, the view " + std::to_string(rank) +
-                                                        ": name a view of as many");
+            throw error(DTL_ERROR_INVALID_ARGUMENT,
+                        "the array has " + std::to_string(now.ndim) + " dimensions, the view " +
+                            std::to_string(rank) + ": name a view of as many");
         }
         std::array<index, rank> sizes{}, steps{};
         for (std::size_t axis = 0; axis < rank; axis++) {
             const int64_t size = now.shape[axis];
-            if (extents::static_extent(axis) != dynamic && extents::static_extent(axis) != static_cast<std::size_t>(size)) {
+            const std::size_t fixed = extents::static_extent(axis);
+            if (fixed != dynamic && fixed != static_cast<std::size_t>(size)) {
                 throw error(DTL_ERROR_INVALID_ARGUMENT,
-                            "dimension " + std::to_string(axis) + " of the array has " + std::to_string(size) +
-                                " elements, that of the view " + std::to_string(extents::static_extent(axis)));
+                            "dimension " + std::to_string(axis) + " of the array has " +
+                                std::to_string(size) + " elements, that of the view " +
+                                std::to_string(fixed));
             }
             sizes[axis] = static_cast<index>(size);
             steps[axis] = static_cast<index>(now.strides[axis]);
@@ -206,8 +213,8 @@ template <class T> class array {
             return false; // DLPack has no structs
         }
         constexpr bool is_bool = std::is_same_v<element, bool>;
-        constexpr bool is_complex =
-            std::is_same_v<element, std::complex<float>> || std::is_same_v<element, std::complex<double>>;
+        constexpr bool is_complex = std::is_same_v<element, std::complex<float>> ||
+                                    std::is_same_v<element, std::complex<double>>;
         constexpr int code = is_bool                            ? 6
                              : is_complex                       ? 5
                              : std::is_floating_point_v<element> ? 2

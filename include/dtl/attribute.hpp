@@ -1,5 +1,5 @@
-// Attributes of communicators in the C++ interface: objects that a program attaches to them. Part of
-// dtl.hpp.
+// Attributes of communicators in the C++ interface: objects that a program attaches to them. Part
+// of dtl.hpp.
 #ifndef DTL_ATTRIBUTE_HPP
 #define DTL_ATTRIBUTE_HPP
 
@@ -21,8 +21,8 @@ namespace dtl {
 ///
 /// Duplicates (comm_ref::dup) get a copy if `copied` is true. If T's copy constructor throws, dup
 /// fails with the status of the dtl::error, DTL_ERROR_OUT_OF_MEMORY of a std::bad_alloc,
-/// DTL_ERROR_CANCELED of anything else. The destructor of T must not throw. It runs in the thread that ends
-/// the communicator.
+/// DTL_ERROR_CANCELED of anything else. The destructor of T must not throw. It runs in the thread
+/// that ends the communicator.
 ///
 /// The destructor of this object ends the key. The T that are set stay until their communicators
 /// end. Any thread may call, but for one communicator not two at once.
@@ -43,7 +43,8 @@ template <class T, bool copied = std::is_copy_constructible_v<T>> class attribut
                 }
             };
         }
-        const dtl_attribute_delete_fn_t delete_fn = [](dtl_comm_t, int32_t, void *, void *value) noexcept {
+        const dtl_attribute_delete_fn_t delete_fn = [](dtl_comm_t, int32_t, void *,
+                                                       void *value) noexcept {
             delete static_cast<T *>(value);
         };
         check(dtl_comm_key_create(copy_fn, delete_fn, nullptr, &key_));

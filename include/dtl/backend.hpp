@@ -47,8 +47,8 @@ struct library_version {
 /// Returns the version of the library that is loaded. Works in every state of the library.
 inline library_version version() noexcept
 {
-    return {dtl_version_major(), dtl_version_minor(), dtl_version_patch(), dtl_library_abi_version(),
-            dtl_version_string()};
+    return {dtl_version_major(), dtl_version_minor(), dtl_version_patch(),
+            dtl_library_abi_version(), dtl_version_string()};
 }
 
 /// Receives the log as long as it lives; afterwards lines go to standard error again. Exceptions of
@@ -259,7 +259,8 @@ class backend_ref {
     {
         std::string lines(65536, '\0'); // 4096 are enough for a backend without failures
         uint64_t length = 0;
-        const dtl_status_t status = dtl_backend_self_test(handle_, &lines[0], lines.size(), &length);
+        const dtl_status_t status = dtl_backend_self_test(handle_, &lines[0], lines.size(),
+                                                          &length);
         if (report != nullptr) {
             lines.resize(length < lines.size() ? length : 0); // longer: nothing was written
             *report = std::move(lines);

@@ -52,7 +52,8 @@ class collectives {
         check(dtl_comm_bcast(handle_, data, count, dtype<T>(), root));
     }
 
-    template <class T> [[nodiscard]] request ibcast(T *data, uint64_t count, detail::rank_in root) const
+    template <class T> [[nodiscard]] request ibcast(T *data, uint64_t count,
+                                                    detail::rank_in root) const
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_ibcast(handle_, data, count, dtype<T>(), root, handle);
@@ -73,7 +74,8 @@ class collectives {
         });
     }
 
-    template <class T> void allreduce(detail::in<T> in, T *out, uint64_t count, detail::op<T> op) const
+    template <class T> void allreduce(detail::in<T> in, T *out, uint64_t count,
+                                      detail::op<T> op) const
     {
         check(dtl_comm_allreduce(handle_, in, out, count, dtype<T>(), op));
     }
@@ -140,7 +142,8 @@ class collectives {
         });
     }
 
-    template <class T> void gather(detail::in<T> in, uint64_t count_per_rank, T *out, detail::rank_in root) const
+    template <class T> void gather(detail::in<T> in, uint64_t count_per_rank, T *out,
+                                   detail::rank_in root) const
     {
         check(dtl_comm_gather(handle_, in, count_per_rank, out, dtype<T>(), root));
     }
@@ -164,17 +167,20 @@ class collectives {
                                                       detail::rank_in root) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_igatherv(handle_, in, count, out, counts, displs, dtype<T>(), root, handle);
+            return dtl_comm_igatherv(handle_, in, count, out, counts, displs, dtype<T>(), root,
+                                     handle);
         });
     }
 
-    template <class T> void scatter(const T *in, uint64_t count_per_rank, detail::out<T> out, detail::rank_in root) const
+    template <class T> void scatter(const T *in, uint64_t count_per_rank, detail::out<T> out,
+                                    detail::rank_in root) const
     {
         check(dtl_comm_scatter(handle_, in, count_per_rank, out, dtype<T>(), root));
     }
 
-    template <class T> [[nodiscard]] request iscatter(const T *in, uint64_t count_per_rank,
-                                                      detail::out<T> out, detail::rank_in root) const
+    template <class T>
+    [[nodiscard]] request iscatter(const T *in, uint64_t count_per_rank, detail::out<T> out,
+                                   detail::rank_in root) const
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_iscatter(handle_, in, count_per_rank, out, dtype<T>(), root, handle);
@@ -192,7 +198,8 @@ class collectives {
                                                        uint64_t count, detail::rank_in root) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_iscatterv(handle_, in, counts, displs, out, count, dtype<T>(), root, handle);
+            return dtl_comm_iscatterv(handle_, in, counts, displs, out, count, dtype<T>(), root,
+                                      handle);
         });
     }
 
@@ -219,7 +226,8 @@ class collectives {
                                                          const uint64_t *counts, const uint64_t *displs) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_iallgatherv(handle_, in, count, out, counts, displs, dtype<T>(), handle);
+            return dtl_comm_iallgatherv(handle_, in, count, out, counts, displs, dtype<T>(),
+                                        handle);
         });
     }
 
@@ -248,7 +256,8 @@ class collectives {
                                                         const uint64_t *rdispls) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_ialltoallv(handle_, in, scounts, sdispls, out, rcounts, rdispls, dtype<T>(),
+            return dtl_comm_ialltoallv(handle_, in, scounts, sdispls, out, rcounts, rdispls,
+                                       dtype<T>(),
                                        handle);
         });
     }
@@ -259,7 +268,8 @@ class collectives {
                             const uint64_t *rcounts, const uint64_t *rdispls) const
     {
         check(dtl_comm_neighbor_alltoallv(handle_, dests.data(), dests.size(), in, scounts, sdispls,
-                                          sources.data(), sources.size(), out, rcounts, rdispls, dtype<T>()));
+                                          sources.data(), sources.size(), out, rcounts, rdispls,
+                                          dtype<T>()));
     }
 
     template <class T>
@@ -288,7 +298,8 @@ class collectives {
     }
 
     /// Each element of the container is replaced by the reduction of everybody's.
-    template <class C, class T = detail::lasting<C>> void allreduce(C &&data, detail::op<T> op) const
+    template <class C, class T = detail::lasting<C>> void allreduce(C &&data,
+                                                                    detail::op<T> op) const
     {
         allreduce(in_place, std::data(data), std::size(data), op);
     }

@@ -67,28 +67,33 @@ class comm_ref : public collectives {
     void abort(int code) const { check(dtl_comm_abort(handle_, code)); }
 
     /// The functions take pointers and counts, or a contiguous container (std::vector, std::array, dtl::buffer …).
-    template <class T> void send(const T *data, uint64_t count, detail::rank_in dest, detail::tag_in tag = 0) const
+    template <class T> void send(const T *data, uint64_t count, detail::rank_in dest,
+                                 detail::tag_in tag = 0) const
     {
         check(dtl_comm_send(handle_, data, count, dtype<T>(), dest, tag));
     }
 
-    template <class C, class = detail::element<C>> void send(const C &data, detail::rank_in dest, detail::tag_in tag = 0) const
+    template <class C, class = detail::element<C>> void send(const C &data, detail::rank_in dest,
+                                                             detail::tag_in tag = 0) const
     {
         send(std::data(data), std::size(data), dest, tag);
     }
 
-    template <class T> void ssend(const T *data, uint64_t count, detail::rank_in dest, detail::tag_in tag = 0) const
+    template <class T> void ssend(const T *data, uint64_t count, detail::rank_in dest,
+                                  detail::tag_in tag = 0) const
     {
         check(dtl_comm_ssend(handle_, data, count, dtype<T>(), dest, tag));
     }
 
-    template <class C, class = detail::element<C>> void ssend(const C &data, detail::rank_in dest, detail::tag_in tag = 0) const
+    template <class C, class = detail::element<C>> void ssend(const C &data, detail::rank_in dest,
+                                                              detail::tag_in tag = 0) const
     {
         ssend(std::data(data), std::size(data), dest, tag);
     }
 
     template <class T>
-    dtl_recv_info_t recv(T *data, uint64_t count, detail::rank_in source = DTL_ANY_SOURCE, detail::tag_in tag = DTL_ANY_TAG) const
+    dtl_recv_info_t recv(T *data, uint64_t count, detail::rank_in source = DTL_ANY_SOURCE,
+                         detail::tag_in tag = DTL_ANY_TAG) const
     {
         dtl_recv_info_t info{};
         check(dtl_comm_recv(handle_, data, count, dtype<T>(), source, tag, &info));
@@ -97,33 +102,39 @@ class comm_ref : public collectives {
 
     /// At most as many elements as the container has; `count_of<T>` of the result returns the number.
     template <class C, class = detail::lasting<C>>
-    dtl_recv_info_t recv(C &&data, detail::rank_in source = DTL_ANY_SOURCE, detail::tag_in tag = DTL_ANY_TAG) const
+    dtl_recv_info_t recv(C &&data, detail::rank_in source = DTL_ANY_SOURCE,
+                         detail::tag_in tag = DTL_ANY_TAG) const
     {
         return recv(std::data(data), std::size(data), source, tag);
     }
 
     /// Sends and receives at the same time.
     template <class T>
-    dtl_recv_info_t sendrecv(const T *send, uint64_t scount, detail::rank_in dest, detail::tag_in stag, T *recv, uint64_t rcount,
-                             detail::rank_in source = DTL_ANY_SOURCE, detail::tag_in rtag = DTL_ANY_TAG) const
+    dtl_recv_info_t sendrecv(const T *send, uint64_t scount, detail::rank_in dest,
+                             detail::tag_in stag, T *recv, uint64_t rcount,
+                             detail::rank_in source = DTL_ANY_SOURCE,
+                             detail::tag_in rtag = DTL_ANY_TAG) const
     {
         dtl_recv_info_t info{};
-        check(dtl_comm_sendrecv(handle_, send, scount, dest, stag, recv, rcount, source, rtag, dtype<T>(),
-                                &info));
+        check(dtl_comm_sendrecv(handle_, send, scount, dest, stag, recv, rcount, source, rtag,
+                                dtype<T>(), &info));
         return info;
     }
 
     template <class T>
-    dtl_recv_info_t sendrecv_replace(T *data, uint64_t count, detail::rank_in dest, detail::tag_in stag,
-                                     detail::rank_in source = DTL_ANY_SOURCE, detail::tag_in rtag = DTL_ANY_TAG) const
+    dtl_recv_info_t sendrecv_replace(T *data, uint64_t count, detail::rank_in dest,
+                                     detail::tag_in stag, detail::rank_in source = DTL_ANY_SOURCE,
+                                     detail::tag_in rtag = DTL_ANY_TAG) const
     {
         dtl_recv_info_t info{};
-        check(dtl_comm_sendrecv_replace(handle_, data, count, dtype<T>(), dest, stag, source, rtag, &info));
+        check(dtl_comm_sendrecv_replace(handle_, data, count, dtype<T>(), dest, stag, source, rtag,
+                                        &info));
         return info;
     }
 
     /// Waits for a message and leaves it.
-    dtl_recv_info_t probe(detail::rank_in source = DTL_ANY_SOURCE, detail::tag_in tag = DTL_ANY_TAG) const
+    dtl_recv_info_t probe(detail::rank_in source = DTL_ANY_SOURCE,
+                          detail::tag_in tag = DTL_ANY_TAG) const
     {
         dtl_recv_info_t info{};
         check(dtl_comm_probe(handle_, source, tag, &info));
@@ -131,7 +142,8 @@ class comm_ref : public collectives {
     }
 
     /// Whether there is a message, without waiting.
-    std::optional<dtl_recv_info_t> iprobe(detail::rank_in source = DTL_ANY_SOURCE, detail::tag_in tag = DTL_ANY_TAG) const
+    std::optional<dtl_recv_info_t> iprobe(detail::rank_in source = DTL_ANY_SOURCE,
+                                          detail::tag_in tag = DTL_ANY_TAG) const
     {
         int32_t found = 0;
         dtl_recv_info_t info{};
@@ -140,7 +152,8 @@ class comm_ref : public collectives {
     }
 
     /// Waits for a message and takes it: `world.mprobe().recv<double>()`.
-    [[nodiscard]] message mprobe(detail::rank_in source = DTL_ANY_SOURCE, detail::tag_in tag = DTL_ANY_TAG) const
+    [[nodiscard]] message mprobe(detail::rank_in source = DTL_ANY_SOURCE,
+                                 detail::tag_in tag = DTL_ANY_TAG) const
     {
         dtl_message_t handle{};
         dtl_recv_info_t info{};
@@ -149,7 +162,8 @@ class comm_ref : public collectives {
     }
 
     /// Takes a message if there is one; else the result is false.
-    [[nodiscard]] message improbe(detail::rank_in source = DTL_ANY_SOURCE, detail::tag_in tag = DTL_ANY_TAG) const
+    [[nodiscard]] message improbe(detail::rank_in source = DTL_ANY_SOURCE,
+                                  detail::tag_in tag = DTL_ANY_TAG) const
     {
         int32_t found = 0;
         dtl_message_t handle{};
@@ -158,7 +172,9 @@ class comm_ref : public collectives {
         return found != 0 ? message(handle, info) : message();
     }
 
-    template <class T> [[nodiscard]] request isend(const T *data, uint64_t count, detail::rank_in dest, detail::tag_in tag = 0) const
+    template <class T>
+    [[nodiscard]] request isend(const T *data, uint64_t count, detail::rank_in dest,
+                                detail::tag_in tag = 0) const
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_isend(handle_, data, count, dtype<T>(), dest, tag, handle);
@@ -167,14 +183,18 @@ class comm_ref : public collectives {
 
     /// A send that begins when the work before the event's record is done.
     template <class T>
-    [[nodiscard]] request isend_on(event_ref event, const T *data, uint64_t count, detail::rank_in dest, detail::tag_in tag = 0) const
+    [[nodiscard]] request isend_on(event_ref event, const T *data, uint64_t count,
+                                   detail::rank_in dest, detail::tag_in tag = 0) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_isend_on(handle_, data, count, dtype<T>(), dest, tag, event.get(), handle);
+            return dtl_comm_isend_on(handle_, data, count, dtype<T>(), dest, tag, event.get(),
+                                     handle);
         }, true);
     }
 
-    template <class T> [[nodiscard]] request issend(const T *data, uint64_t count, detail::rank_in dest, detail::tag_in tag = 0) const
+    template <class T>
+    [[nodiscard]] request issend(const T *data, uint64_t count, detail::rank_in dest,
+                                 detail::tag_in tag = 0) const
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_issend(handle_, data, count, dtype<T>(), dest, tag, handle);
@@ -197,14 +217,16 @@ class comm_ref : public collectives {
     }
 
     template <class C, class = detail::lasting<C>>
-    [[nodiscard]] request irecv(C &&data, detail::rank_in source = DTL_ANY_SOURCE, detail::tag_in tag = DTL_ANY_TAG) const
+    [[nodiscard]] request irecv(C &&data, detail::rank_in source = DTL_ANY_SOURCE,
+                                detail::tag_in tag = DTL_ANY_TAG) const
     {
         return irecv(std::data(data), std::size(data), source, tag);
     }
 
     /// A send to be started again and again.
     template <class T>
-    [[nodiscard]] persistent_request send_init(const T *data, uint64_t count, detail::rank_in dest, detail::tag_in tag = 0) const
+    [[nodiscard]] persistent_request send_init(const T *data, uint64_t count, detail::rank_in dest,
+                                               detail::tag_in tag = 0) const
     {
         dtl_request_t handle;
         check(dtl_comm_send_init(handle_, data, count, dtype<T>(), dest, tag, &handle));
@@ -213,7 +235,8 @@ class comm_ref : public collectives {
 
     /// A receive to be started again and again.
     template <class T>
-    [[nodiscard]] persistent_request recv_init(T *data, uint64_t count, detail::rank_in source = DTL_ANY_SOURCE,
+    [[nodiscard]] persistent_request recv_init(T *data, uint64_t count,
+                                               detail::rank_in source = DTL_ANY_SOURCE,
                                                detail::tag_in tag = DTL_ANY_TAG) const
     {
         dtl_request_t handle;
@@ -255,7 +278,8 @@ class comm_ref : public collectives {
     /// Ends the operations on this communicator with DTL_ERROR_REVOKED on every rank. Not collective.
     void revoke() const { check(dtl_comm_revoke(handle_)); }
     /// One over this of a kind that stands beside another ("nccl": collectives of device memory); DTL_COMM_STAGE in `flags`.
-    [[nodiscard]] comm open_over(const char *kind, detail::enum_or_plain<comm_flags> flags = comm_flags::none,
+    [[nodiscard]] comm open_over(const char *kind,
+                                 detail::enum_or_plain<comm_flags> flags = comm_flags::none,
                                  uint64_t timeout_ns = 0) const;
 
     /// Where the ranks are, as a text for people: see dtl_comm_dump.
@@ -282,13 +306,18 @@ class comm {
         handle_.reset(handle);
     }
 
-    /// Opens a communicator of kind "threads", whose ranks are all in this process: element r of the
-    /// result is rank r, meant for one thread. Not collective: one call opens all ranks.
+    /// Opens a communicator of kind "threads", whose ranks are all in this process: element r of
+    /// the result is rank r, meant for one thread. Not collective: one call opens all ranks.
     ///
     /// @param size  Number of ranks, 1 to 4096.
     /// @param limit  Time limit of each blocking call; none given: from DTL_TIMEOUT, else none.
-    static std::vector<comm> threads(int size, std::chrono::nanoseconds limit = std::chrono::nanoseconds(0))
+    static std::vector<comm> threads(int size,
+                                     std::chrono::nanoseconds limit = std::chrono::nanoseconds(0))
     {
+        if (size > 1 << 16) { // far above the library's limit: no memory for so many
+            throw error(DTL_ERROR_LIMIT, "size is " + std::to_string(size) +
+                                             ": kind threads has at most 4096 ranks");
+        }
         // Before the ranks are open: std::bad_alloc must not lose them.
         std::vector<comm> ranks(size > 0 ? static_cast<std::size_t>(size) : 0);
         std::vector<dtl_comm_t> handles(ranks.size() + 1);
@@ -371,7 +400,8 @@ inline comm comm_ref::grow(int32_t new_ranks) const
     return comm(handle);
 }
 
-inline comm comm_ref::open_over(const char *kind, detail::enum_or_plain<comm_flags> flags, uint64_t timeout_ns) const
+inline comm comm_ref::open_over(const char *kind, detail::enum_or_plain<comm_flags> flags,
+                                uint64_t timeout_ns) const
 {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     desc.kind = kind;

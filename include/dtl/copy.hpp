@@ -33,36 +33,41 @@ template <class T> struct pitched {
 ///
 /// Throws DTL_ERROR_OUT_OF_BOUNDS if a side extends beyond its allocation,
 /// DTL_ERROR_INVALID_ARGUMENT if the sides overlap or a pitch is less than a row.
-template <class T> void copy_2d(pitched<T> dst, pitched<const T> src, uint64_t columns, uint64_t rows)
+template <class T> void copy_2d(pitched<T> dst, pitched<const T> src, uint64_t columns,
+                                uint64_t rows)
 {
     static_assert(std::is_trivially_copyable_v<T>, "elements are copied as bytes");
-    check(dtl_mem_copy_2d(dst.data, dst.pitch_bytes, src.data, src.pitch_bytes, detail::bytes_of<T>(columns), rows));
+    check(dtl_mem_copy_2d(dst.data, dst.pitch_bytes, src.data, src.pitch_bytes,
+                          detail::bytes_of<T>(columns), rows));
 }
 
 namespace detail {
 
 /// The strides that C takes: null for none, else as many as the shape has.
-inline const int64_t *strides_for(const std::vector<int64_t> &strides, std::size_t ndim, const char *name)
+inline const int64_t *strides_for(const std::vector<int64_t> &strides, std::size_t ndim,
+                                  const char *name)
 {
     if (strides.empty()) {
         return nullptr;
     }
     if (strides.size() != ndim) {
         throw error(DTL_ERROR_INVALID_ARGUMENT,
-                    std::string(name) + " has " + std::to_string(strides.size()) + " elements and shape has " +
-                        std::to_string(ndim) + ": give one stride for each axis, or none for contiguous elements");
+                    std::string(name) + " has " + std::to_string(strides.size()) +
+                        " elements and shape has " + std::to_string(ndim) +
+                        ": give one stride for each axis, or none for contiguous elements");
     }
     return strides.data();
 }
 
 /// The element type of an mdspan.
 template <class View>
-using mdspan_element = std::enable_if_t<(View::extents_type::rank() <= 8), typename View::element_type>;
+using mdspan_element =
+    std::enable_if_t<(View::extents_type::rank() <= 8), typename View::element_type>;
 
 } // namespace detail
 
-/// Copies elements with strides: a part of a grid, a transposed matrix, a halo. Blocks until that is
-/// done.
+/// Copies elements with strides: a part of a grid, a transposed matrix, a halo. Blocks until that
+/// is done.
 ///
 ///     dtl::copy_strided(transposed, {1, 3}, matrix, {}, {3, 4}); // strides in elements
 ///
@@ -78,18 +83,21 @@ void copy_strided(T *dst, const std::vector<int64_t> &dst_strides, const T *src,
                   const std::vector<int64_t> &src_strides, const std::vector<int64_t> &shape)
 {
     static_assert(std::is_trivially_copyable_v<T>, "elements are copied as bytes");
-    check(dtl_mem_copy_strided(dst, detail::strides_for(dst_strides, shape.size(), "dst_strides"), src,
-                               detail::strides_for(src_strides, shape.size(), "src_strides"), shape.data(),
-                               static_cast<int32_t>(shape.size()), sizeof(T)));
+    const int64_t *to = detail::strides_for(dst_strides, shape.size(), "dst_strides");
+    const int64_t *from = detail::strides_for(src_strides, shape.size(), "src_strides");
+    check(dtl_mem_copy_strided(dst, to, src, from, shape.data(), static_cast<int32_t>(shape.size()),
+                               sizeof(T)));
 }
 
 /// Copies the elements of one std::mdspan to another of the same extents, and blocks until that is
 /// done. The memory of each side may be on a device. Any type of the form of std::mdspan will do
 /// (Kokkos); its accessor must be the default one, its mapping strided and its rank at most 8.
-template <class Dst, class Src, class T = detail::mdspan_element<Dst>, class = detail::mdspan_element<Src>>
+template <class Dst, class Src, class T = detail::mdspan_element<Dst>,
+          class = detail::mdspan_element<Src>>
 void copy(const Dst &dst, const Src &src)
 {
-    static_assert(std::is_same_v<T, std::remove_const_t<typename Src::element_type>>, "elements of one type");
+    static_assert(std::is_same_v<T, std::remove_const_t<typename Src::element_type>>,
+                  "elements of one type");
     static_assert(std::is_trivially_copyable_v<T>, "elements are copied as bytes");
     constexpr std::size_t rank = Dst::extents_type::rank();
     static_assert(rank == Src::extents_type::rank(), "as many dimensions on both sides");
@@ -100,11 +108,13 @@ void copy(const Dst &dst, const Src &src)
         from[axis] = static_cast<int64_t>(src.stride(axis));
         if (shape[axis] != static_cast<int64_t>(src.extent(axis))) {
             throw error(DTL_ERROR_INVALID_ARGUMENT,
-                        "dimension " + std::to_string(axis) + " of dst has " + std::to_string(shape[axis]) +
-                            " elements, that of src " + std::to_string(src.extent(axis)) + ": they must agree");
+                        "dimension " + std::to_string(axis) + " of dst has " +
+                            std::to_string(shape[axis]) + " elements, that of src " +
+                            std::to_string(src.extent(axis)) + ": they must agree");
         }
     }
-    check(dtl_mem_copy_strided(dst.data_handle(), to.data(), src.data_handle(), from.data(), shape.data(),
+    check(dtl_mem_copy_strided(dst.data_handle(), to.data(), src.data_handle(), from.data(),
+                               shape.data(),
                                static_cast<int32_t>(rank), sizeof(T)));
 }
 
@@ -116,8 +126,9 @@ void copy(std::span<T, N> dst, std::span<U, M> src)
 {
     static_assert(std::is_same_v<T, std::remove_const_t<U>>, "elements of one type");
     if (dst.size() != src.size()) {
-        throw error(DTL_ERROR_INVALID_ARGUMENT, "dst has " + std::to_string(dst.size()) + " elements and src " +
-                                                    std::to_string(src.size()) + ": they must agree");
+        throw error(DTL_ERROR_INVALID_ARGUMENT,
+                    "dst has " + std::to_string(dst.size()) + " elements and src " +
+                        std::to_string(src.size()) + ": they must agree");
     }
     copy(dst.data(), static_cast<const T *>(src.data()), dst.size());
 }

@@ -1,4 +1,5 @@
-// Policies and kinds of resources that are classes of the program, for dtl::policy. Part of dtl.hpp.
+// Policies and kinds of resources that are classes of the program, for dtl::policy. Part of
+// dtl.hpp.
 #ifndef DTL_CUSTOM_POLICY_HPP
 #define DTL_CUSTOM_POLICY_HPP
 
@@ -39,7 +40,10 @@ class selector {
 
     /// Receives the resources, in the order of the indices that select returns. Called once, before
     /// the first select.
-    virtual void initialize(const std::vector<dtl_resource_t> &resources) { static_cast<void>(resources); }
+    virtual void initialize(const std::vector<dtl_resource_t> &resources)
+    {
+        static_cast<void>(resources);
+    }
 
     /// Returns the index of the resource for a task. None: no resource is free now; a submit then
     /// calls again until its time limit.
@@ -53,7 +57,8 @@ class selector {
     /// not accepted).
     virtual void report(uint32_t index, dtl_task_key_t key, task_info info, int64_t value) noexcept
     {
-        static_cast<void>(index), static_cast<void>(key), static_cast<void>(info), static_cast<void>(value);
+        static_cast<void>(index), static_cast<void>(key), static_cast<void>(info);
+        static_cast<void>(value);
     }
 };
 
@@ -135,8 +140,8 @@ class selected_task {
 };
 
 /// Kind of resources of the program, on which tasks run as the program decides: derive from it and
-/// pass an object to the constructor of dtl::policy, which owns it until the last user of the policy
-/// is gone.
+/// pass an object to the constructor of dtl::policy, which owns it until the last user of the
+/// policy is gone.
 ///
 /// The functions are called in several threads at once. They may call the library, but not wait for
 /// the policy. What they throw becomes the failure of the call that made them run.
@@ -152,7 +157,8 @@ class resource_host {
     /// Returns the resources of a policy that is made without a list. By default there are none.
     virtual std::vector<dtl_resource_t> default_resources()
     {
-        throw error(DTL_ERROR_INVALID_ARGUMENT, "this kind of resources has no defaults: pass a list");
+        throw error(DTL_ERROR_INVALID_ARGUMENT,
+                    "this kind of resources has no defaults: pass a list");
     }
 
     /// Returns why a resource cannot be used if `needed` is to be reported; empty = it can. The
@@ -184,7 +190,8 @@ namespace detail {
 struct selector_slots {
     static selector &from(void *self) noexcept { return *static_cast<selector *>(self); }
 
-    static dtl_status_t initialize(void *self, const dtl_resource_t *resources, uint64_t count) noexcept
+    static dtl_status_t initialize(void *self, const dtl_resource_t *resources,
+                                   uint64_t count) noexcept
     {
         return slot([&] {
             from(self).initialize(std::vector<dtl_resource_t>(resources, resources + count));
@@ -199,7 +206,8 @@ struct selector_slots {
             return dtl_status_t{index ? DTL_SUCCESS : DTL_ERROR_BUSY};
         });
     }
-    static void report(void *self, uint32_t index, dtl_task_key_t key, uint64_t info, int64_t value) noexcept
+    static void report(void *self, uint32_t index, dtl_task_key_t key, uint64_t info,
+                       int64_t value) noexcept
     {
         from(self).report(index, key, static_cast<task_info>(info), value);
     }
@@ -220,7 +228,8 @@ struct selector_slots {
 struct host_slots {
     static resource_host &from(void *self) noexcept { return *static_cast<resource_host *>(self); }
 
-    static dtl_status_t default_resources(void *self, dtl_resource_t *out, uint64_t cap, uint64_t *out_n) noexcept
+    static dtl_status_t default_resources(void *self, dtl_resource_t *out, uint64_t cap,
+                                          uint64_t *out_n) noexcept
     {
         return slot([&] {
             const std::vector<dtl_resource_t> all = from(self).default_resources();
@@ -231,13 +240,15 @@ struct host_slots {
             return dtl_status_t{DTL_SUCCESS};
         });
     }
-    static dtl_status_t accept(void *self, uint64_t core, uint64_t needed, int32_t *out_yes, char *why,
+    static dtl_status_t accept(void *self, uint64_t core, uint64_t needed, int32_t *out_yes,
+                               char *why,
                                uint64_t cap) noexcept
     {
         return slot([&] {
             const std::string reason = from(self).refusal(core, static_cast<task_info>(needed));
             *out_yes = reason.empty();
-            const std::size_t length = reason.size() < cap ? reason.size() : static_cast<std::size_t>(cap - 1);
+            const std::size_t length =
+                reason.size() < cap ? reason.size() : static_cast<std::size_t>(cap - 1);
             std::memcpy(why, reason.data(), length);
             why[length] = '\0';
             return dtl_status_t{DTL_SUCCESS};
@@ -247,7 +258,8 @@ struct host_slots {
     {
         return from(self).scratch_bytes(static_cast<task_info>(needed));
     }
-    static dtl_status_t submit(void *self, const dtl_selection_t *selection, dtl_policy_task_fn_t task,
+    static dtl_status_t submit(void *self, const dtl_selection_t *selection,
+                               dtl_policy_task_fn_t task,
                                void *arg) noexcept
     {
         selected_task mine(*selection, task, arg);

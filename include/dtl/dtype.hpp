@@ -152,9 +152,10 @@ template <class T> constexpr dtl_dtype_t dtype()
         static_assert(std::is_trivially_copyable_v<T>, "elements are moved as bytes");
         return detail::struct_dtype<T>();
     } else {
-        static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::byte> || complex64 || complex128,
-                      "no dtype for this type: specialise dtl::is_element for it, send it as bytes, or give count "
-                      "and dtype to the C function");
+        static_assert(std::is_arithmetic_v<T> || std::is_same_v<T,
+                      std::byte> || complex64 || complex128,
+                      "no dtype for this type: specialise dtl::is_element for it, send it as "
+                      "bytes, or give count and dtype to the C function");
         static_assert(sizeof(T) <= 8 || complex128, "no dtype for this type");
         if constexpr (complex64 || complex128) {
             return complex64 ? DTL_DTYPE_COMPLEX64 : DTL_DTYPE_COMPLEX128;
@@ -204,8 +205,8 @@ class user_dtype {
 
 /// A reduction operation on elements of type T, made of a callable:
 ///
-///     const dtl::user_op<point> nearest([](const point &a, const point &b) { return a.r < b.r ? a : b; },
-///                                       "nearest", dtl::op_flags::commutes);
+///     const auto less = [](const point &a, const point &b) { return a.r < b.r ? a : b; };
+///     const dtl::user_op<point> nearest(less, "nearest", dtl::op_flags::commutes);
 ///     world.allreduce(&mine, &best, 1, nearest);
 ///
 /// The callable is T(const T &lower, const T &upper), or void(const T *in, T *inout, uint64_t
@@ -229,8 +230,10 @@ template <class T> class user_op {
     {
         constexpr bool by_element = std::is_invocable_r_v<T, F &, const T &, const T &>;
         static_assert(by_element || std::is_invocable_v<F &, const T *, T *, uint64_t>,
-                      "an operation is T(const T &, const T &) or void(const T *in, T *inout, uint64_t count)");
-        const dtl_op_fn_t call = [](const void *in, void *inout, uint64_t count, dtl_dtype_t, void *user) noexcept {
+                      "an operation is T(const T &, const T &) or void(const T *in, T *inout, "
+                      "uint64_t count)");
+        const dtl_op_fn_t call = [](const void *in, void *inout, uint64_t count, dtl_dtype_t,
+                                    void *user) noexcept {
             F &body = *static_cast<F *>(user);
             const T *const lower = static_cast<const T *>(in);
             T *const upper = static_cast<T *>(inout);

@@ -43,7 +43,8 @@ class event_ref {
 /// An event of a backend's.
 class event {
   public:
-    explicit event(backend_ref backend = {}, detail::enum_or_plain<event_flags> flags = event_flags::none)
+    explicit event(backend_ref backend = {},
+                   detail::enum_or_plain<event_flags> flags = event_flags::none)
     {
         dtl_event_t handle;
         check(dtl_event_create(backend.get(), flags, &handle));
@@ -268,7 +269,8 @@ class executor {
   public:
     /// @param kind  An executor_kind, or DTL_EXECUTOR_…; 0 = the backend's own, else a pool.
     /// @param threads  of a pool; 0 = chosen.
-    explicit executor(detail::enum_or_plain<executor_kind> kind = executor_kind::automatic, uint32_t threads = 0,
+    explicit executor(detail::enum_or_plain<executor_kind> kind = executor_kind::automatic,
+                      uint32_t threads = 0,
                       backend_ref backend = {})
     {
         dtl_executor_desc_t desc = DTL_EXECUTOR_DESC_INIT;

@@ -102,7 +102,8 @@ template <class T> class buffer {
     /// complete.
     std::vector<T> to_host() const
     {
-        static_assert(!std::is_same_v<T, bool>, "a std::vector<bool> has no elements of its own: use copy_to");
+        static_assert(!std::is_same_v<T, bool>,
+                      "a std::vector<bool> has no elements of its own: use copy_to");
         std::vector<T> host(size_);
         if (size_ > 0) {
             check(dtl_mem_to_host(backend_, data_, host.data(), size_bytes()));
@@ -227,7 +228,8 @@ class registered : public detail::announced<dtl_mem_unregister_host> {
 /// device and kind for the lifetime of this object. The program keeps ownership. See dtl_mem_adopt.
 class adopted : public detail::announced<dtl_mem_release> {
   public:
-    adopted(void *first, uint64_t size_bytes, detail::word_of<DTL_ENUM_MEMORY> kind, backend_ref backend = {},
+    adopted(void *first, uint64_t size_bytes, detail::word_of<DTL_ENUM_MEMORY> kind,
+            backend_ref backend = {},
             int32_t device = 0)
         : announced((check(dtl_mem_adopt(backend.get(), device, kind, first, size_bytes)), first), backend)
     {

@@ -15,8 +15,8 @@ namespace dtl {
 struct kernel_source {
     /// The text, or the bytes of a binary.
     std::string text;
-    /// Language of the text; none = whichever the backend compiles. The text then uses the macros of
-    /// dtl_kernel.h.
+    /// Language of the text; none = whichever the backend compiles. The text then uses the macros
+    /// of dtl_kernel.h.
     dtl::language language{};
     /// Options for the compiler, each one word of the command line.
     std::vector<std::string> options{};
@@ -91,7 +91,8 @@ class kernel_module {
 
     /// Returns a kernel by its name in the source. `signature` has a letter for the type of each
     /// argument (see dtl_kernel_get), against which launches are checked; null = they are checked
-    /// against the sizes that the module has. Throws DTL_ERROR_NOT_FOUND if there is no such kernel.
+    /// against the sizes that the module has. Throws DTL_ERROR_NOT_FOUND if there is no such
+    /// kernel.
     [[nodiscard]] dtl::kernel kernel(const char *name, const char *signature = nullptr) const
     {
         dtl_kernel_t made;
@@ -118,7 +119,8 @@ class kernel_module {
     static std::string log_of(dtl_module_t module)
     {
         return detail::text_of(
-            [&](char *buf, uint64_t cap, uint64_t *length) { return dtl_module_log(module, buf, cap, length); });
+            [&](char *buf, uint64_t cap, uint64_t *length) { return dtl_module_log(module, buf, cap,
+                                                                                   length); });
     }
 
     detail::owned<dtl_module_t, dtl_module_destroy> handle_;

@@ -45,19 +45,28 @@ template <class F> struct task_here {
     }
 };
 
-/// A task that a program's own table may call later, once: it keeps itself until then.
-template <class F> struct task_later {
-    F task;
+/// State of a task that may be called later: it keeps itself until it is called, or its submission
+/// is complete without that.
+struct later_state {
     std::exception_ptr exception{};
-    std::shared_ptr<task_later> self{};
+    std::shared_ptr<later_state> self{};
+};
+
+/// A task that a program's own table may call later, once.
+template <class F> struct task_later : later_state {
+    explicit task_later(F &&given) : task(std::move(given)) {}
+    explicit task_later(const F &given) : task(given) {}
+
+    F task;
 
     static dtl_status_t run(const dtl_resource_t *resource, void *arg, dtl_waitable_t *left) noexcept
     {
-        const std::shared_ptr<task_later> self = std::move(static_cast<task_later *>(arg)->self);
+        task_later &self = *static_cast<task_later *>(arg);
+        const std::shared_ptr<later_state> kept = std::move(self.self);
         try {
-            return run_task(self->task, *resource, *left);
+            return run_task(self.task, *resource, *left);
         } catch (...) {
-            self->exception = std::current_exception();
+            self.exception = std::current_exception();
             return current_status();
         }
     }
@@ -84,6 +93,8 @@ class submission {
     {
         if (value_.ticket != 0) {
             DTL_IGNORE(dtl_submission_release(&value_));
+        } else if (later_) {
+            later_->self.reset(); // of a task that ended without being called
         }
     }
 
@@ -123,15 +134,18 @@ class submission {
         if (exception_) {
             std::rethrow_exception(exception_);
         }
-        if (value_.ticket == 0 && later_ && *later_) {
-            std::rethrow_exception(*later_);
+        if (value_.ticket == 0 && later_) {
+            later_->self.reset(); // of a task that ended without being called
+            if (later_->exception) {
+                std::rethrow_exception(later_->exception);
+            }
         }
         check(status);
     }
 
     dtl_submission_t value_{};
     std::exception_ptr exception_;
-    std::shared_ptr<std::exception_ptr> later_;
+    std::shared_ptr<detail::later_state> later_;
 };
 
 /// A policy. Copies are the same policy with the same state.
@@ -147,7 +161,8 @@ class policy {
     }
 
     /// A policy whose rule is an object of the program; see dtl::selector.
-    explicit policy(std::unique_ptr<selector> rule, const std::vector<dtl_resource_t> &resources = {},
+    explicit policy(std::unique_ptr<selector> rule,
+                    const std::vector<dtl_resource_t> &resources = {},
                     const dtl_policy_opts_t *options = nullptr)
     {
         create(std::move(rule), nullptr, resources, options);
@@ -155,13 +170,15 @@ class policy {
 
     /// A policy of the library over a kind of resources of the program; see dtl::resource_host. Of
     /// `options` the kind and its table are set here.
-    policy(const char *name, std::unique_ptr<resource_host> host, const std::vector<dtl_resource_t> &resources = {},
+    policy(const char *name, std::unique_ptr<resource_host> host,
+           const std::vector<dtl_resource_t> &resources = {},
            const dtl_policy_opts_t *options = nullptr)
     {
         dtl_policy_opts_t mine = with_host(host, options);
         const dtl_resource_ops_t ops = detail::host_slots::table();
         mine.ops = &ops;
-        check(dtl_policy_create(name, resources.empty() ? nullptr : resources.data(), resources.size(), &mine,
+        check(dtl_policy_create(name, resources.empty() ? nullptr : resources.data(),
+                                resources.size(), &mine,
                                 &handle_));
         host.release(); // the library's, which ends it by the table
         may_be_later_ = true;
@@ -169,7 +186,8 @@ class policy {
 
     /// A policy whose rule and kind of resources are objects of the program.
     policy(std::unique_ptr<selector> rule, std::unique_ptr<resource_host> host,
-           const std::vector<dtl_resource_t> &resources = {}, const dtl_policy_opts_t *options = nullptr)
+           const std::vector<dtl_resource_t> &resources = {},
+           const dtl_policy_opts_t *options = nullptr)
     {
         create(std::move(rule), std::move(host), resources, options);
     }
@@ -243,7 +261,8 @@ class policy {
         }
         using here = detail::task_here<std::remove_reference_t<F>>;
         here now{task};
-        const dtl_status_t status = dtl_policy_submit_and_wait(handle_, key, here::run, &now, time(limit));
+        const dtl_status_t status = dtl_policy_submit_and_wait(handle_, key, here::run, &now,
+                                                               time(limit));
         if (now.exception) {
             std::rethrow_exception(now.exception);
         }
@@ -296,19 +315,20 @@ class policy {
     }
 
     /// Submits by start(function, arg), with the task here or, where it may run later, on the heap.
-    template <class Start, class F> dtl_status_t submit_by(const Start &start, submission &made, F &&task) const
+    template <class Start, class F> dtl_status_t submit_by(const Start &start, submission &made,
+                                                           F &&task) const
     {
         using callable = std::decay_t<F>;
         if (may_be_later_) {
             using later = detail::task_later<callable>;
-            auto kept = std::make_shared<later>(later{std::forward<F>(task)});
+            auto kept = std::make_shared<later>(std::forward<F>(task));
             kept->self = kept;
             const dtl_status_t status = start(later::run, kept.get());
             if (status != DTL_SUCCESS) {
                 kept->self.reset();
                 return status;
             }
-            made.later_ = std::shared_ptr<std::exception_ptr>(kept, &kept->exception);
+            made.later_ = std::move(kept);
             return status;
         }
         using here = detail::task_here<std::remove_reference_t<F>>;
@@ -318,7 +338,8 @@ class policy {
         return status;
     }
 
-    static dtl_policy_opts_t with_host(const std::unique_ptr<resource_host> &host, const dtl_policy_opts_t *options)
+    static dtl_policy_opts_t with_host(const std::unique_ptr<resource_host> &host,
+                                       const dtl_policy_opts_t *options)
     {
         dtl_policy_opts_t mine = DTL_POLICY_OPTS_INIT;
         if (options != nullptr) {
@@ -335,7 +356,8 @@ class policy {
                 const std::vector<dtl_resource_t> &resources, const dtl_policy_opts_t *options)
     {
         if (rule == nullptr) {
-            throw error(DTL_ERROR_NULL_POINTER, "rule is null: pass an object of a class derived from dtl::selector");
+            throw error(DTL_ERROR_NULL_POINTER,
+                        "rule is null: pass an object of a class derived from dtl::selector");
         }
         dtl_policy_opts_t mine = with_host(host, options);
         const dtl_resource_ops_t hosting = detail::host_slots::table();
@@ -343,7 +365,8 @@ class policy {
             mine.ops = &hosting;
         }
         const dtl_policy_ops_t ruling = detail::selector_slots::table(*rule);
-        check(dtl_policy_create_custom(&ruling, rule.get(), resources.empty() ? nullptr : resources.data(),
+        check(dtl_policy_create_custom(&ruling, rule.get(),
+                                       resources.empty() ? nullptr : resources.data(),
                                        resources.size(), &mine, &handle_));
         rule.release(); // both are the library's, which ends them by the tables
         host.release();
@@ -367,7 +390,8 @@ template <class T> class policy_over {
     /// @param name  Name of a policy of the library; see dtl_policy_create.
     /// @param objects  At least one.
     /// @param options  Start from DTL_POLICY_OPTS_INIT. Kind and adapter are set here.
-    policy_over(const char *name, std::vector<T> objects, dtl_policy_opts_t options = DTL_POLICY_OPTS_INIT)
+    policy_over(const char *name, std::vector<T> objects,
+                dtl_policy_opts_t options = DTL_POLICY_OPTS_INIT)
         : objects_(std::move(objects)), policy_(name, as_list(objects_), typed(options))
     {
     }
@@ -423,7 +447,8 @@ template <class T> class policy_over {
     static std::vector<dtl_resource_t> as_list(std::vector<T> &objects)
     {
         if (objects.empty()) {
-            throw error(DTL_ERROR_INVALID_ARGUMENT, "objects is empty: a policy selects from at least one");
+            throw error(DTL_ERROR_INVALID_ARGUMENT,
+                        "objects is empty: a policy selects from at least one");
         }
         std::vector<dtl_resource_t> list;
         for (T &object : objects) {

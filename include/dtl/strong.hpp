@@ -19,8 +19,10 @@ template <class Meaning> class strong_int {
     constexpr int get() const noexcept { return value_; }
     constexpr explicit operator int() const noexcept { return value_; }
 
-    friend constexpr bool operator==(strong_int a, strong_int b) noexcept { return a.value_ == b.value_; }
-    friend constexpr bool operator!=(strong_int a, strong_int b) noexcept { return a.value_ != b.value_; }
+    friend constexpr bool operator==(strong_int a,
+                                     strong_int b) noexcept { return a.value_ == b.value_; }
+    friend constexpr bool operator!=(strong_int a,
+                                     strong_int b) noexcept { return a.value_ != b.value_; }
 
   private:
     int value_;

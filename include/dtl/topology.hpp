@@ -1,5 +1,5 @@
-// Placement and time in the C++ interface: the node, the CPUs of a thread, Cartesian grids of ranks,
-// the monotonic clock. Part of dtl.hpp.
+// Placement and time in the C++ interface: the node, the CPUs of a thread, Cartesian grids of
+// ranks, the monotonic clock. Part of dtl.hpp.
 #ifndef DTL_TOPOLOGY_HPP
 #define DTL_TOPOLOGY_HPP
 
@@ -13,9 +13,9 @@
 
 namespace dtl {
 
-/// Describes this node: CPUs, caches, memory, limits of the control groups, name. Reads system files
-/// (about 100 us). A value that the system does not report is 0. cpus_allowed is that of the calling
-/// thread.
+/// Describes this node: CPUs, caches, memory, limits of the control groups, name. Reads system
+/// files (about 100 us). A value that the system does not report is 0. cpus_allowed is that of the
+/// calling thread.
 inline dtl_topology_t node_topology()
 {
     dtl_topology_t topology = DTL_TOPOLOGY_INIT;
@@ -65,7 +65,8 @@ class cart_grid {
     /// Makes a grid of `ranks` ranks. Sizes that are 0 are chosen, as equal as possible:
     /// `dtl::cart_grid::of(world.size(), {0, 0})`. Throws DTL_ERROR_INVALID_ARGUMENT if the given
     /// sizes do not divide `ranks`.
-    static cart_grid of(int ranks, std::vector<int32_t> dims, const std::vector<bool> &periodic = {})
+    static cart_grid of(int ranks, std::vector<int32_t> dims,
+                        const std::vector<bool> &periodic = {})
     {
         check(dtl_cart_dims(ranks, dims.data(), static_cast<int32_t>(dims.size())));
         return cart_grid(std::move(dims), periodic);
@@ -73,8 +74,8 @@ class cart_grid {
 
     const std::vector<int32_t> &dims() const noexcept { return dims_; }
 
-    /// Returns the rank at a position. Coordinates of periodic dimensions wrap round; others outside
-    /// of the grid throw DTL_ERROR_INVALID_ARGUMENT.
+    /// Returns the rank at a position. Coordinates of periodic dimensions wrap round; others
+    /// outside of the grid throw DTL_ERROR_INVALID_ARGUMENT.
     dtl::rank rank(const std::vector<int32_t> &coords) const
     {
         of_each_dimension(coords.size(), "coords");
@@ -102,7 +103,8 @@ class cart_grid {
     neighbours shift(detail::rank_in of, int dimension, int displacement = 1) const
     {
         int32_t source = 0, dest = 0;
-        check(dtl_cart_shift(dims_.data(), periods_.data(), ndim(), of, dimension, displacement, &source, &dest));
+        check(dtl_cart_shift(dims_.data(), periods_.data(), ndim(), of, dimension, displacement,
+                             &source, &dest));
         return {dtl::rank{source}, dtl::rank{dest}};
     }
 
@@ -113,8 +115,9 @@ class cart_grid {
     {
         if (length != dims_.size()) {
             throw error(DTL_ERROR_INVALID_ARGUMENT,
-                        std::string(name) + " has " + std::to_string(length) + " elements and the grid " +
-                            std::to_string(dims_.size()) + " dimensions: give one for each");
+                        std::string(name) + " has " + std::to_string(length) +
+                            " elements and the grid " + std::to_string(dims_.size()) +
+                            " dimensions: give one for each");
         }
     }
 

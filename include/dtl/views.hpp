@@ -27,7 +27,8 @@ namespace detail {
 /// The element type of a contiguous container; no C arrays, which already are pointers.
 template <class C>
 using element =
-    std::enable_if_t<std::is_class_v<C>, std::remove_pointer_t<decltype(std::data(std::declval<C &>()))>>;
+    std::enable_if_t<std::is_class_v<C>,
+                     std::remove_pointer_t<decltype(std::data(std::declval<C &>()))>>;
 
 /// True for types whose objects refer to elements of something else, so that a temporary one may be
 /// passed where the elements are used after the call.

@@ -39,7 +39,8 @@ template <class T> struct cells {
 };
 
 /// Begins an operation on elements of this thread's own and waits for it; what was at the target before.
-template <class T, class F> T fetched(dtl_win_t window, detail::rank_in target, T value, T expected, F begin)
+template <class T, class F> T fetched(dtl_win_t window, detail::rank_in target, T value, T expected,
+                                      F begin)
 {
     static thread_local std::unique_ptr<cells<T>> mine;
     if (!mine) {
@@ -69,7 +70,8 @@ class window_lock {
     window_lock() noexcept = default;
 
     /// Of one target; `type` is DTL_LOCK_SHARED or DTL_LOCK_EXCLUSIVE.
-    window_lock(dtl_win_t window, detail::rank_in target, detail::enum_or_plain<lock_type> type) : target_(target)
+    window_lock(dtl_win_t window, detail::rank_in target,
+                detail::enum_or_plain<lock_type> type) : target_(target)
     {
         check(dtl_win_lock(window, type, target));
         window_ = window;
@@ -155,7 +157,8 @@ template <class T> class window_ref {
     void fence() const { check(dtl_win_fence(handle_)); }
 
     /// Opens an epoch to one target: `const auto lock = window->lock(0);`.
-    [[nodiscard]] window_lock lock(detail::rank_in target, detail::enum_or_plain<lock_type> type = lock_type::shared) const
+    [[nodiscard]] window_lock lock(detail::rank_in target,
+                                   detail::enum_or_plain<lock_type> type = lock_type::shared) const
     {
         return window_lock(handle_, target, type);
     }
@@ -172,19 +175,22 @@ template <class T> class window_ref {
     /// The same for all targets.
     void flush_local_all() const { check(dtl_win_flush_local_all(handle_)); }
 
-    template <class U = T> void put(detail::in<U> data, uint64_t count, detail::rank_in target, uint64_t disp) const
+    template <class U = T> void put(detail::in<U> data, uint64_t count, detail::rank_in target,
+                                    uint64_t disp) const
     {
         check(dtl_win_put(handle_, data, bytes<U>(count), DTL_DTYPE_BYTE, target, disp));
     }
 
-    template <class U = T> void get(detail::out<U> data, uint64_t count, detail::rank_in target, uint64_t disp) const
+    template <class U = T> void get(detail::out<U> data, uint64_t count, detail::rank_in target,
+                                    uint64_t disp) const
     {
         check(dtl_win_get(handle_, data, bytes<U>(count), DTL_DTYPE_BYTE, target, disp));
     }
 
     /// The request is done when `data` may be used again.
     template <class U = T>
-    [[nodiscard]] request rput(detail::in<U> data, uint64_t count, detail::rank_in target, uint64_t disp) const
+    [[nodiscard]] request rput(detail::in<U> data, uint64_t count, detail::rank_in target,
+                               uint64_t disp) const
     {
         dtl_request_t handle;
         check(dtl_win_rput(handle_, data, bytes<U>(count), DTL_DTYPE_BYTE, target, disp, &handle));
@@ -193,7 +199,8 @@ template <class T> class window_ref {
 
     /// The request is done when the elements are there.
     template <class U = T>
-    [[nodiscard]] request rget(detail::out<U> data, uint64_t count, detail::rank_in target, uint64_t disp) const
+    [[nodiscard]] request rget(detail::out<U> data, uint64_t count, detail::rank_in target,
+                               uint64_t disp) const
     {
         dtl_request_t handle;
         check(dtl_win_rget(handle_, data, bytes<U>(count), DTL_DTYPE_BYTE, target, disp, &handle));
@@ -202,14 +209,16 @@ template <class T> class window_ref {
 
     /// there[i] = there[i] ∘ data[i], atomically for each element. DTL_OP_REPLACE is an atomic put.
     template <class U = T>
-    void accumulate(detail::in<U> data, uint64_t count, detail::rank_in target, uint64_t disp, detail::op<U> op) const
+    void accumulate(detail::in<U> data, uint64_t count, detail::rank_in target, uint64_t disp,
+                    detail::op<U> op) const
     {
         check(dtl_win_accumulate(handle_, data, count, dtype<U>(), target, disp, op));
     }
 
     /// The same, and `before` gets what was there. DTL_OP_NO_OP (and `data` null) is an atomic get.
     template <class U = T>
-    void get_accumulate(detail::in<U> data, detail::out<U> before, uint64_t count, detail::rank_in target, uint64_t disp,
+    void get_accumulate(detail::in<U> data, detail::out<U> before, uint64_t count,
+                        detail::rank_in target, uint64_t disp,
                         detail::op<U> op) const
     {
         check(dtl_win_get_accumulate(handle_, data, before, count, dtype<U>(), target, disp, op));
@@ -217,14 +226,16 @@ template <class T> class window_ref {
 
     /// The same for one element.
     template <class U = T>
-    void fetch_op(detail::in<U> value, detail::out<U> before, detail::rank_in target, uint64_t disp, detail::op<U> op) const
+    void fetch_op(detail::in<U> value, detail::out<U> before, detail::rank_in target, uint64_t disp,
+                  detail::op<U> op) const
     {
         check(dtl_win_fetch_op(handle_, value, before, dtype<U>(), target, disp, op));
     }
 
     /// Stores `value` if `expected` is there, as one step; `before` gets what was there.
     template <class U = T>
-    void compare_and_swap(detail::in<U> value, detail::in<U> expected, detail::out<U> before, detail::rank_in target,
+    void compare_and_swap(detail::in<U> value, detail::in<U> expected, detail::out<U> before,
+                          detail::rank_in target,
                           uint64_t disp) const
     {
         check(dtl_win_compare_and_swap(handle_, value, expected, before, dtype<U>(), target, disp));
@@ -234,32 +245,38 @@ template <class T> class window_ref {
 
     /// What was there before: `const auto mine = counters->fetch_op(1, 0, 0, DTL_OP_SUM);`.
     template <class U = T>
-    U fetch_op(typename detail::same<U>::type value, detail::rank_in target, uint64_t disp, detail::op<U> op) const
+    U fetch_op(typename detail::same<U>::type value, detail::rank_in target, uint64_t disp,
+               detail::op<U> op) const
     {
         return detail::fetched<U>(handle_, target, value, U{}, [&](detail::cells<U> &cells) {
-            return dtl_win_fetch_op(handle_, &cells.value, &cells.before, dtype<U>(), target, disp, op);
+            return dtl_win_fetch_op(handle_, &cells.value, &cells.before, dtype<U>(), target, disp,
+                                    op);
         });
     }
 
     /// What was there before; `value` was stored if that is `expected`.
     template <class U = T>
-    U compare_and_swap(typename detail::same<U>::type value, typename detail::same<U>::type expected, detail::rank_in target,
+    U compare_and_swap(typename detail::same<U>::type value,
+                       typename detail::same<U>::type expected, detail::rank_in target,
                        uint64_t disp) const
     {
         return detail::fetched<U>(handle_, target, value, expected, [&](detail::cells<U> &cells) {
-            return dtl_win_compare_and_swap(handle_, &cells.value, &cells.expected, &cells.before, dtype<U>(),
+            return dtl_win_compare_and_swap(handle_, &cells.value, &cells.expected, &cells.before,
+                                            dtype<U>(),
                                             target, disp);
         });
     }
 
     // With a contiguous container of T instead of pointer and count.
 
-    template <class C, class = detail::lasting<C>> void put(C &&data, detail::rank_in target, uint64_t disp) const
+    template <class C, class = detail::lasting<C>> void put(C &&data, detail::rank_in target,
+                                                            uint64_t disp) const
     {
         put(elements_of(data), std::size(data), target, disp);
     }
 
-    template <class C, class = detail::lasting<C>> void get(C &&data, detail::rank_in target, uint64_t disp) const
+    template <class C, class = detail::lasting<C>> void get(C &&data, detail::rank_in target,
+                                                            uint64_t disp) const
     {
         get(elements_of(data), std::size(data), target, disp);
     }

@@ -41,11 +41,14 @@ template <class F, class... Arguments> constexpr bool takes(F, Arguments...)
 static void strong_types()
 {
     using world = const dtl::comm_ref &;
-    constexpr auto send = [](auto... a) -> decltype(std::declval<world>().send((const int *)nullptr, a...)) {};
+    constexpr auto send = [](auto... a) -> decltype(std::declval<world>().send((const int *)nullptr,
+                                                                               a...)) {};
     constexpr auto recv = [](auto... a) -> decltype(std::declval<world>().recv((int *)nullptr, 1, a...)) { return {}; };
-    constexpr auto bcast = [](auto... a) -> decltype(std::declval<world>().bcast((int *)nullptr, a...)) {};
+    constexpr auto bcast = [](auto... a) -> decltype(std::declval<world>().bcast((int *)nullptr,
+                                                                                 a...)) {};
     using window = const dtl::window_ref<int> &;
-    constexpr auto put = [](auto... a) -> decltype(std::declval<window>().put((const int *)nullptr, a...)) {};
+    constexpr auto put = [](auto... a) -> decltype(std::declval<window>().put((const int *)nullptr,
+                                                                              a...)) {};
     constexpr auto lock = [](auto... a) -> decltype(std::declval<window>().lock(a...)) { return {}; };
     constexpr dtl::rank one{1};
     constexpr dtl::tag seven{7};
@@ -54,10 +57,15 @@ static void strong_types()
     static_assert(!takes(send, one, 8, seven));
     static_assert(takes(recv, one, seven) && takes(recv, dtl::any_source, dtl::any_tag));
     static_assert(!takes(recv, seven, one) && !takes(recv, dtl::any_tag));
-    static_assert(takes(bcast, 8, one) && takes(bcast, 8, 0) && !takes(bcast, one, 8) && !takes(bcast, 8, seven));
-    static_assert(takes(put, 8, one, 0) && takes(put, 8, 1, 0) && !takes(put, 8, 0, one) && !takes(put, 8, seven, 0));
+    static_assert(takes(bcast, 8, one) && takes(bcast, 8, 0) && !takes(bcast, one,
+                                                                       8) && !takes(bcast, 8,
+                                                                                    seven));
+    static_assert(takes(put, 8, one, 0) && takes(put, 8, 1, 0) && !takes(put, 8, 0,
+                                                                         one) && !takes(put, 8,
+                                                                                        seven, 0));
     static_assert(takes(lock, one, dtl::lock_type::shared) && takes(lock, 1, DTL_LOCK_EXCLUSIVE));
-    static_assert(!takes(lock, one, dtl::executor_kind::pool) && !takes(lock, dtl::lock_type::shared));
+    static_assert(!takes(lock, one, dtl::executor_kind::pool) && !takes(lock,
+                                                                        dtl::lock_type::shared));
     static_assert(!std::is_convertible_v<dtl::rank, int> && !std::is_convertible_v<int, dtl::rank>);
     static_assert(std::is_constructible_v<dtl::executor, dtl::executor_kind> &&
                   std::is_constructible_v<dtl::executor, uint32_t> &&
@@ -71,7 +79,8 @@ static void strong_types()
     // An operation on one type does not compile with another.
     constexpr auto reduce = [](auto *data, const auto &op) -> decltype(std::declval<world>().allreduce(data, data, 1, op)) {};
     using reducing = decltype(reduce);
-    static_assert(takes(reduce, (int *)nullptr, dtl::ops::sum) && takes(reduce, (double *)nullptr, DTL_OP_SUM));
+    static_assert(takes(reduce, (int *)nullptr, dtl::ops::sum) && takes(reduce, (double *)nullptr,
+                                                                        DTL_OP_SUM));
     static_assert(std::is_invocable_v<reducing, int *, const dtl::user_op<int> &>);
     static_assert(!std::is_invocable_v<reducing, int *, const dtl::user_op<double> &>);
     static_assert(!std::is_invocable_v<reducing, int *, dtl::element_type>);
@@ -103,7 +112,8 @@ static void typed_messages(dtl::comm_ref world)
 static void operations(dtl::comm_ref world)
 {
     const int rank = world.rank(), size = world.size();
-    const dtl::user_op<point> nearest([](const point &a, const point &b) { return a.r <= b.r ? a : b; }, "nearest",
+    const dtl::user_op<point> nearest([](const point &a,
+                                         const point &b) { return a.r <= b.r ? a : b; }, "nearest",
                                       dtl::op_flags::commutes);
     CHECK(nearest.get().name() == "nearest");
     const point mine{static_cast<double>(size - rank), rank, ""};
@@ -130,8 +140,10 @@ static void operations(dtl::comm_ref world)
     CHECK(maps[0].imag() == digits && maps[1].imag() == 0);
     CHECK(size == 1 || world.allreduce(calls, dtl::ops::max) > 0);
 
-    CHECK(thrown([] { dtl::user_op<int>([](int a, int) { return a; }, ""); }, "name") == DTL_ERROR_INVALID_ARGUMENT);
-    CHECK(thrown([] { dtl::user_op<int>([](int a, int) { return a; }, "odd", uint64_t{64}); }, "flags") ==
+    CHECK(thrown([] { dtl::user_op<int>([](int a, int) { return a; }, ""); },
+                 "name") == DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(thrown([] { dtl::user_op<int>([](int a, int) { return a; }, "odd", uint64_t{64}); },
+                 "flags") ==
           DTL_ERROR_INVALID_ARGUMENT);
     dtl_reduce_op_t number = 0;
     {
@@ -153,7 +165,8 @@ static void sized_dtypes()
         CHECK(triple.get().size_bytes() == 24 && triple.get().name() == "triple" && number >= 4096);
     }
     CHECK(thrown([&] { dtl::element_type(number).size_bytes(); }) == DTL_ERROR_INVALID_HANDLE);
-    CHECK(thrown([] { dtl::user_dtype(0, "nothing"); }, "size_bytes") == DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(thrown([] { dtl::user_dtype(0, "nothing"); },
+                 "size_bytes") == DTL_ERROR_INVALID_ARGUMENT);
 }
 
 struct counted {
@@ -211,6 +224,7 @@ static void thread_ranks()
     CHECK(thrown([&] { (void)ranks[0]->node_of(3); }, "rank") == DTL_ERROR_INVALID_RANK);
     CHECK(thrown([] { (void)dtl::comm::threads(0); }, "size") == DTL_ERROR_INVALID_ARGUMENT);
     CHECK(thrown([] { (void)dtl::comm::threads(5000); }) == DTL_ERROR_LIMIT);
+    CHECK(thrown([] { (void)dtl::comm::threads(INT32_MAX); }, "size is 2147483647") == DTL_ERROR_LIMIT);
     CHECK(thrown([&] { ranks[0]->abort(0); }, "code") == DTL_ERROR_INVALID_ARGUMENT);
 }
 
@@ -224,9 +238,11 @@ static void grids()
     CHECK(source == dtl::proc_null && dest == dtl::rank{2});
     CHECK(grid.shift(dtl::rank{0}, 1, 1).source == dtl::rank{1});
     CHECK(thrown([&] { (void)grid.rank({3, 0}); }) == DTL_ERROR_INVALID_ARGUMENT);
-    CHECK(thrown([&] { (void)grid.rank({1}); }, "coords has 1 elements and the grid 2 dimensions") ==
+    CHECK(thrown([&] { (void)grid.rank({1}); },
+                 "coords has 1 elements and the grid 2 dimensions") ==
           DTL_ERROR_INVALID_ARGUMENT);
-    CHECK(thrown([] { dtl::cart_grid({2, 2}, {true}); }, "periodic has 1") == DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(thrown([] { dtl::cart_grid({2, 2}, {true}); },
+                 "periodic has 1") == DTL_ERROR_INVALID_ARGUMENT);
     CHECK(thrown([&] { (void)grid.coords(6); }) == DTL_ERROR_INVALID_RANK);
     CHECK(thrown([] { dtl::cart_grid::of(6, {4, 0}); }) == DTL_ERROR_INVALID_ARGUMENT);
 

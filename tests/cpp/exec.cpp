@@ -189,7 +189,8 @@ static void kernels_from_source(dtl::backend_ref host)
         stream->launch(scale, dtl::grid{1}, dtl::block{1}, data.data(), 10.0f, int32_t{3});
         stream->synchronize();
         CHECK((data == std::vector<float>{13, 23, 33}));
-        CHECK(thrown([&] { stream->launch(scale, dtl::grid{1}, dtl::block{1}, data.data(), 10.0, int32_t{3}); }) ==
+        CHECK(thrown([&] { stream->launch(scale, dtl::grid{1}, dtl::block{1}, data.data(), 10.0,
+                                          int32_t{3}); }) ==
               DTL_ERROR_INVALID_ARGUMENT);
     } catch (const dtl::error &failure) {
         CHECK(failure.status() == DTL_ERROR_UNAVAILABLE); // no compiler here
@@ -198,7 +199,8 @@ static void kernels_from_source(dtl::backend_ref host)
     }
     const dtl::kernel_module whole(source, host);
     CHECK(thrown([&] { (void)whole.kernel("none"); }) == DTL_ERROR_NOT_FOUND);
-    CHECK(thrown([&] { (void)whole.kernel_of<double *, int>("scale"); }) == DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(thrown([&] { (void)whole.kernel_of<double *,
+                 int>("scale"); }) == DTL_ERROR_INVALID_ARGUMENT);
     (void)whole.kernel("scale"), (void)whole.log();
     source.text = "nonsense";
     CHECK(thrown([&] { dtl::kernel_module none(source, host); }) == DTL_ERROR_COMPILE_FAILED);

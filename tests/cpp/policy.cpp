@@ -187,7 +187,8 @@ class last_one : public dtl::selector {
     }
     std::optional<uint32_t> select(dtl_task_key_t key) override
     {
-        if (key.task == 77) throw dtl::error(DTL_ERROR_NOT_SUPPORTED, "this rule has nothing for task 77");
+        if (key.task == 77) throw dtl::error(DTL_ERROR_NOT_SUPPORTED,
+                                             "this rule has nothing for task 77");
         return failed_ ? std::nullopt : std::optional<uint32_t>(count_ - 1);
     }
     dtl::task_info needed_info() const override { return dtl::task_info::completion; }
@@ -217,7 +218,8 @@ static void own_rules()
         CHECK(special_from([&] { policy.submit_and_wait([] { throw special{6}; }); }) == 6);
         CHECK(!policy.try_submit([] {}).has_value());
         CHECK(thrown([&] { policy.submit_and_wait([] {}, {}, std::chrono::milliseconds(1)); }) == DTL_ERROR_TIMEOUT);
-        CHECK(thrown([&] { dtl::policy none(std::make_unique<last_one>(alive), numbers(5000)); }) == DTL_ERROR_LIMIT);
+        CHECK(thrown([&] { dtl::policy none(std::make_unique<last_one>(alive),
+                                            numbers(5000)); }) == DTL_ERROR_LIMIT);
         CHECK(alive == 1);
     }
     CHECK(alive == 0);
@@ -225,11 +227,13 @@ static void own_rules()
         dtl::policy(std::unique_ptr<dtl::selector>(), numbers(1));
         CHECK(false);
     } catch (const dtl::error &failure) {
-        CHECK(failure.status() == DTL_ERROR_NULL_POINTER && std::strstr(failure.what(), "rule is null") != nullptr);
+        CHECK(failure.status() == DTL_ERROR_NULL_POINTER && std::strstr(failure.what(),
+                                                                        "rule is null") != nullptr);
     }
 }
 
-// A kind of resources of the program: tasks run when somebody polls, with 8 bytes of scratch memory each.
+// A kind of resources of the program: tasks run when somebody polls, with 8 bytes of scratch memory
+// each.
 class when_polled : public dtl::resource_host {
   public:
     explicit when_polled(int &alive) : alive_(alive) { ++alive_; }
@@ -243,7 +247,8 @@ class when_polled : public dtl::resource_host {
         waiting_.push_back(std::move(task));
     }
     std::vector<dtl_resource_t> default_resources() override { return numbers(2); }
-    std::string refusal(uint64_t core, dtl::task_info) override { return core == 9 ? "nine is not used" : ""; }
+    std::string refusal(uint64_t core,
+                        dtl::task_info) override { return core == 9 ? "nine is not used" : ""; }
     uint64_t scratch_bytes(dtl::task_info) noexcept override { return 8; }
     void wait(uint64_t) override { poll(); }
     void poll() override
@@ -276,11 +281,13 @@ static void own_resources()
         CHECK(calls == 3);
         dtl_event_t event;
         CHECK_OK(dtl_event_create(DTL_BACKEND_NULL, 0, &event));
-        policy.submit_and_wait([&](const dtl_resource_t &, dtl_waitable_t &left) { left.event = event; });
+        policy.submit_and_wait([&](const dtl_resource_t &,
+                                   dtl_waitable_t &left) { left.event = event; });
         CHECK_OK(dtl_event_destroy(event));
         CHECK(thrown([&] { dtl::policy none("no such", std::make_unique<when_polled>(alive)); }) == DTL_ERROR_NOT_FOUND);
         CHECK(alive == 1);
-        const dtl::policy both(std::make_unique<last_one>(alive), std::make_unique<when_polled>(alive));
+        const dtl::policy both(std::make_unique<last_one>(alive),
+                               std::make_unique<when_polled>(alive));
         both.submit_and_wait([&](const dtl_resource_t &resource) { calls += resource.value == 1; });
         CHECK(calls == 4 && alive == 3);
     }

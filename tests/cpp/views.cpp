@@ -55,12 +55,14 @@ template <class T, class Extents> class strided_view {
 };
 constexpr std::size_t dynamic = std::dynamic_extent;
 template <class T> using grid_view = strided_view<T, extents_of<dynamic, dynamic>>;
-template <class T> static grid_view<T> view_of(T *first, std::array<int64_t, 2> sizes, std::array<int64_t, 2> strides)
+template <class T> static grid_view<T> view_of(T *first, std::array<int64_t, 2> sizes,
+                                               std::array<int64_t, 2> strides)
 {
     return grid_view<T>(first, {extents_of<dynamic, dynamic>(sizes), strides});
 }
 
-// Temporary spans go wherever a container goes; temporary containers do not where elements are used later.
+// Temporary spans go wherever a container goes; temporary containers do not where elements are used
+// later.
 static void spans(dtl::comm_ref world)
 {
     using comm = const dtl::comm_ref &;
@@ -69,7 +71,8 @@ static void spans(dtl::comm_ref world)
     static_assert(std::is_invocable_v<decltype(isend), std::vector<int> &>);
     static_assert(!std::is_invocable_v<decltype(isend), std::vector<int>>);
     constexpr auto recv = [](auto &&data) -> decltype(std::declval<comm>().recv(std::forward<decltype(data)>(data))) { return {}; };
-    static_assert(std::is_invocable_v<decltype(recv), std::span<int>> && !std::is_invocable_v<decltype(recv), std::vector<int>>);
+    static_assert(std::is_invocable_v<decltype(recv),
+                  std::span<int>> && !std::is_invocable_v<decltype(recv), std::vector<int>>);
 
     const int rank = world.rank(), size = world.size();
     std::vector<int> numbers(10), got(10);
@@ -99,7 +102,8 @@ static void copies(dtl::backend_ref host)
     to = {};
     dtl::copy(std::span(to).first(2), std::span<const int>(from).last(2));
     CHECK(to[1] == 6 && to[2] == 0);
-    CHECK(thrown([&] { dtl::copy(std::span(to), std::span(from).first(5)); }, "dst has 6 elements and src 5") ==
+    CHECK(thrown([&] { dtl::copy(std::span(to), std::span(from).first(5)); },
+                 "dst has 6 elements and src 5") ==
           DTL_ERROR_INVALID_ARGUMENT);
 
     // A column block of a matrix with padded rows, to device memory and back.
@@ -109,7 +113,8 @@ static void copies(dtl::backend_ref host)
     dtl::copy_2d<float>({device.data(), 64}, {matrix.data() + 8 + 1, 8 * sizeof(float)}, 2, 3);
     dtl::copy_2d<float>({back.data(), 2 * sizeof(float)}, {device.data(), 64}, 2, 3);
     CHECK((back == std::vector<float>{9, 10, 17, 18, 25, 26}));
-    CHECK(thrown([&] { dtl::copy_2d<float>({back.data(), 4}, {matrix.data(), 32}, 2, 3); }, "pitch") ==
+    CHECK(thrown([&] { dtl::copy_2d<float>({back.data(), 4}, {matrix.data(), 32}, 2, 3); },
+                 "pitch") ==
           DTL_ERROR_INVALID_ARGUMENT);
 
     std::vector<float> transposed(6);
@@ -118,13 +123,16 @@ static void copies(dtl::backend_ref host)
     CHECK(thrown([&] { dtl::copy_strided<float>(transposed.data(), {1}, back.data(), {}, {3, 2}); },
                  "dst_strides has 1 elements and shape has 2: give one stride for each axis") ==
           DTL_ERROR_INVALID_ARGUMENT);
-    CHECK(thrown([&] { dtl::copy_strided<float>(transposed.data(), {}, back.data(), {1, 2, 3}, {3, 2}); },
+    CHECK(thrown([&] { dtl::copy_strided<float>(transposed.data(), {}, back.data(), {1, 2, 3}, {3,
+                                                2}); },
                  "src_strides has 3") == DTL_ERROR_INVALID_ARGUMENT);
 
     std::vector<float> again(6);
-    dtl::copy(view_of(again.data(), {3, 2}, {2, 1}), view_of<const float>(transposed.data(), {3, 2}, {1, 3}));
+    dtl::copy(view_of(again.data(), {3, 2}, {2, 1}),
+              view_of<const float>(transposed.data(), {3, 2}, {1, 3}));
     CHECK(again == back);
-    CHECK(thrown([&] { dtl::copy(view_of(again.data(), {3, 2}, {2, 1}), view_of(back.data(), {2, 3}, {3, 1})); },
+    CHECK(thrown([&] { dtl::copy(view_of(again.data(), {3, 2}, {2, 1}),
+                                 view_of(back.data(), {2, 3}, {3, 1})); },
                  "dimension 0 of dst has 3 elements, that of src 2") == DTL_ERROR_INVALID_ARGUMENT);
 #ifdef __cpp_lib_mdspan
     std::mdspan whole(again.data(), 3, 2);
@@ -178,7 +186,8 @@ static void arrays()
 
     // To a library that predates DLPack 1.0, and back.
     dtl::unversioned_tensor lent = grid.lend_unversioned();
-    CHECK(thrown([&] { dtl::array<float> wrong(lent); }, "another type") == DTL_ERROR_TYPE && lent != nullptr);
+    CHECK(thrown([&] { dtl::array<float> wrong(lent); },
+                 "another type") == DTL_ERROR_TYPE && lent != nullptr);
     const dtl::array<int> same(std::move(lent), dtl::backend_ref("host"));
     CHECK(same.data() == grid.data() && (same.shape() == std::vector<int64_t>{3, 4}));
 

@@ -1,5 +1,5 @@
-// Rows of the C++ interface: the operations of instructions.c through dtl.hpp. run.sh checks that each
-// takes at most 10 instructions more than its row in C.
+// Rows of the C++ interface: the operations of instructions.c through dtl.hpp. run.sh checks that
+// each takes at most 10 instructions more than its row in C.
 #include <dtl.hpp>
 
 #include <cstdlib>
