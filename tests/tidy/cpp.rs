@@ -58,7 +58,8 @@ fn cpp_interface_calls_every_function() {
 #[test]
 fn a_function_without_a_wrapper_is_found() {
     let headers = ["check(dtl_called(1));".to_owned(), "check(dtl_other_thing());".to_owned()];
-    let found = |exported: &str, waived: &[(&str, &str)]| uncovered(exported, &headers, waived).len();
+    let found =
+        |exported: &str, waived: &[(&str, &str)]| uncovered(exported, &headers, waived).len();
     assert_eq!(found("dtl_called\ndtl_other_thing\n", &[]), 0);
     assert_eq!(found("dtl_called\ndtl_other\n", &[]), 1, "a part of a word is no call");
     assert_eq!(found("dtl_called\ndtl_other\n", &[("dtl_other", "a reason")]), 0);

@@ -8,6 +8,7 @@ struct worker {
     void run();
 };
 std::optional<uint32_t> find_free();
+void run_on(worker &mine);
 
 void selected(std::vector<worker> objects)
 {
