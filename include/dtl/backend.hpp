@@ -291,7 +291,8 @@ inline std::vector<dtl_plugin_info_t> plugins()
 /// library still calls its slots.
 class registered_backend {
   public:
-    registered_backend(const char *name, const dtl_backend_vtable_t &table, void *self, uint64_t flags = 0)
+    registered_backend(const char *name, const dtl_backend_vtable_t &table, void *self,
+                       detail::enum_or_plain<backend_flags> flags = backend_flags::none)
     {
         dtl_backend_t backend;
         check(dtl_backend_register(name, &table, self, flags, &backend));

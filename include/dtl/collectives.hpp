@@ -5,6 +5,8 @@
 #include "request.hpp"
 #include "views.hpp"
 
+#include <string>
+
 namespace dtl {
 
 /// As the input of a collective: this rank's part lies where its result goes (DTL_IN_PLACE).
@@ -22,7 +24,23 @@ template <class T> using out = typename same<T>::type *;
 
 template <class T>
 using scalar = std::enable_if_t<std::is_arithmetic_v<T> || std::is_same_v<T, std::complex<float>> ||
-                                std::is_same_v<T, std::complex<double>>>;
+                                std::is_same_v<T, std::complex<double>> || is_element<T>>;
+
+/// The element type of two containers that a call reads and writes: the same on both sides.
+template <class In, class Out>
+using moved = std::enable_if_t<std::is_same_v<std::remove_const_t<element<In>>, lasting<Out>>,
+                               lasting<Out>>;
+
+/// Throws unless a container has `wanted` elements.
+inline void require_size(const char *name, uint64_t found, uint64_t wanted, const char *why)
+{
+    if (found != wanted) {
+        throw error(DTL_ERROR_INVALID_ARGUMENT,
+                    std::string(name) + " has " + std::to_string(found) +
+                                                    " elements: it must have " +
+                                                    std::to_string(wanted) + why);
+    }
+}
 
 } // namespace detail
 
@@ -304,12 +322,92 @@ class collectives {
         allreduce(in_place, std::data(data), std::size(data), op);
     }
 
+    // With one container for what is read and another for the result. Their lengths are checked
+    // here and, as all errors of arguments, fail on this rank only.
+
+    /// out[i] = the reduction of everybody's in[i], on the root; `out` may be empty elsewhere.
+    template <class In, class Out, class T = detail::moved<In, Out>>
+    void reduce(const In &in, Out &&out, detail::op<T> op, detail::rank_in root) const
+    {
+        if (is_root(root)) {
+            detail::require_size("out", std::size(out), std::size(in), ", as in");
+        }
+        reduce<T>(std::data(in), std::data(out), std::size(in), op, root);
+    }
+
+    /// out[i] = the reduction of everybody's in[i].
+    template <class In, class Out, class T = detail::moved<In, Out>>
+    void allreduce(const In &in, Out &&out, detail::op<T> op) const
+    {
+        detail::require_size("out", std::size(out), std::size(in), ", as in");
+        allreduce<T>(std::data(in), std::data(out), std::size(in), op);
+    }
+
+    /// out[i] = the reduction of in[i] of the ranks up to this one.
+    template <class In, class Out, class T = detail::moved<In, Out>>
+    void scan(const In &in, Out &&out, detail::op<T> op) const
+    {
+        detail::require_size("out", std::size(out), std::size(in), ", as in");
+        scan<T>(std::data(in), std::data(out), std::size(in), op);
+    }
+
+    /// Block r of `out` = `in` of rank r, on the root; `out` may be empty elsewhere.
+    template <class In, class Out, class T = detail::moved<In, Out>>
+    void gather(const In &in, Out &&out, detail::rank_in root) const
+    {
+        if (is_root(root)) {
+            detail::require_size("out", std::size(out), std::size(in) * ranks(), per_rank);
+        }
+        gather<T>(std::data(in), std::size(in), std::data(out), root);
+    }
+
+    /// `out` = block r of the root's `in` on rank r; `in` may be empty elsewhere.
+    template <class In, class Out, class T = detail::moved<In, Out>>
+    void scatter(const In &in, Out &&out, detail::rank_in root) const
+    {
+        if (is_root(root)) {
+            detail::require_size("in", std::size(in), std::size(out) * ranks(),
+                                 ", a block for each rank");
+        }
+        scatter<T>(std::data(in), std::size(out), std::data(out), root);
+    }
+
+    /// Block r of `out` = `in` of rank r.
+    template <class In, class Out, class T = detail::moved<In, Out>>
+    void allgather(const In &in, Out &&out) const
+    {
+        detail::require_size("out", std::size(out), std::size(in) * ranks(), per_rank);
+        allgather<T>(std::data(in), std::size(in), std::data(out));
+    }
+
+    /// Block r of `out` = this rank's block of `in` of rank r.
+    template <class In, class Out, class T = detail::moved<In, Out>>
+    void alltoall(const In &in, Out &&out) const
+    {
+        const uint64_t each = std::size(in) / ranks();
+        detail::require_size("in", std::size(in), each * ranks(), ", as many for each rank");
+        detail::require_size("out", std::size(out), std::size(in), ", as in");
+        alltoall<T>(std::data(in), each, std::data(out));
+    }
+
     /// One value from each rank, by rank.
     template <class T, class = detail::scalar<T>> std::vector<T> allgather(T value) const
     {
         std::vector<T> all(static_cast<std::size_t>(size()));
         allgather(&value, 1, all.data());
         return all;
+    }
+
+  private:
+    static constexpr const char *per_rank = ", those of in for each rank";
+
+    std::size_t ranks() const { return static_cast<std::size_t>(size()); }
+
+    bool is_root(int32_t root) const
+    {
+        int32_t mine = 0;
+        check(dtl_comm_rank(handle_, &mine));
+        return mine == root;
     }
 
   protected:

@@ -200,7 +200,10 @@ class dispatcher_ref {
 /// A dispatcher of the program's own, destroyed at the end of the scope with all that is registered.
 class dispatcher : public dispatcher_ref {
   public:
-    explicit dispatcher(std::uint64_t flags = 0) : dispatcher_ref(make(flags)) {}
+    explicit dispatcher(detail::enum_or_plain<dispatcher_flags> flags = dispatcher_flags::none)
+        : dispatcher_ref(make(flags))
+    {
+    }
     dispatcher(const dispatcher &) = delete;
     dispatcher &operator=(const dispatcher &) = delete;
     ~dispatcher() { DTL_IGNORE(dtl_dispatcher_destroy(handle_)); }

@@ -160,6 +160,14 @@ class policy {
         may_be_later_ = traits().kind == DTL_RESOURCES_CUSTOM;
     }
 
+    /// `dtl::policy("dynamic_load", list, dtl::resource_kind::inlined)`: all other options are the
+    /// defaults.
+    template <class Kind, class = std::enable_if_t<std::is_same_v<Kind, resource_kind>>>
+    policy(const char *name, const std::vector<dtl_resource_t> &resources, Kind kind)
+        : policy(name, resources, &static_cast<const dtl_policy_opts_t &>(of_kind(kind)))
+    {
+    }
+
     /// A policy whose rule is an object of the program; see dtl::selector.
     explicit policy(std::unique_ptr<selector> rule,
                     const std::vector<dtl_resource_t> &resources = {},
@@ -309,6 +317,13 @@ class policy {
     }
 
   private:
+    static dtl_policy_opts_t of_kind(resource_kind kind) noexcept
+    {
+        dtl_policy_opts_t options = DTL_POLICY_OPTS_INIT;
+        options.kind = static_cast<uint32_t>(kind);
+        return options;
+    }
+
     static uint64_t time(std::chrono::nanoseconds limit)
     {
         return limit == std::chrono::nanoseconds::max() ? detail::no_limit : detail::nanoseconds(limit);

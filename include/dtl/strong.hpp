@@ -139,6 +139,16 @@ enum class dispatch_flags : uint64_t {
     illegal = DTL_DISPATCH_ILLEGAL,
     fallback = DTL_DISPATCH_DEFAULT,
 };
+/// Flags of a dispatcher.
+enum class dispatcher_flags : uint64_t {
+    none = 0,
+    strict_dace = DTL_DISPATCHER_STRICT_DACE,
+};
+/// Flags of a backend of the program.
+enum class backend_flags : uint64_t {
+    none = 0,
+    no_compute = DTL_BACKEND_NO_COMPUTE,
+};
 /// Information on tasks that a policy needs or a kind of resources reports.
 enum class task_info : uint64_t {
     none = 0,
@@ -161,6 +171,8 @@ template <> inline constexpr bool is_flags<array_flags> = true;
 template <> inline constexpr bool is_flags<comm_flags> = true;
 template <> inline constexpr bool is_flags<op_flags> = true;
 template <> inline constexpr bool is_flags<dispatch_flags> = true;
+template <> inline constexpr bool is_flags<dispatcher_flags> = true;
+template <> inline constexpr bool is_flags<backend_flags> = true;
 template <> inline constexpr bool is_flags<task_info> = true;
 } // namespace detail
 

@@ -119,7 +119,7 @@ static void operations(dtl::comm_ref world)
     const point mine{static_cast<double>(size - rank), rank, ""};
     point best{};
     world.allreduce(&mine, &best, 1, nearest);
-    CHECK(best.r == 1 && best.owner == size - 1);
+    CHECK(best.r == 1 && best.owner == size - 1 && world.allreduce(mine, nearest).owner == size - 1);
 
     // By blocks, with state, in the order of the ranks: composes the maps x -> real * x + imag.
     int calls = 0;

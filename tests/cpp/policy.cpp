@@ -75,6 +75,8 @@ static void inline_tasks()
     for (const dtl_policy_stats_t &stats : policy.stats()) {
         CHECK(stats.load == 0);
     }
+    const dtl::policy typed("round_robin", numbers(2), dtl::resource_kind::inlined);
+    CHECK(typed.traits().kind == DTL_RESOURCES_INLINE);
     const uint64_t before = allocations;
     uint64_t sum = 0;
     for (int i = 0; i < 100; i++) {

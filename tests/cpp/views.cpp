@@ -84,6 +84,31 @@ static void spans(dtl::comm_ref world)
     std::vector<int> sums(3, 1);
     world.allreduce(std::span(sums).last(2), dtl::ops::sum);
     CHECK(sums[0] == 1 && sums[1] == size && sums[2] == size);
+
+    // Collectives of two containers check their lengths.
+    const std::vector<int> mine{rank, 7}, twos(2 * static_cast<std::size_t>(size), rank);
+    std::vector<int> all(2 * static_cast<std::size_t>(size)), two(2), none;
+    world.allgather(mine, all);
+    CHECK(all.back() == 7 && all[all.size() - 2] == size - 1);
+    world.allreduce(mine, two, dtl::ops::sum);
+    CHECK(two[0] == size * (size - 1) / 2 && two[1] == 7 * size);
+    world.reduce(mine, rank == 0 ? two : none, dtl::ops::max, dtl::rank{0});
+    CHECK(rank != 0 || two[0] == size - 1);
+    world.scan(mine, std::span(two), dtl::ops::sum);
+    CHECK(two[1] == 7 * (rank + 1));
+    world.gather(std::span(mine), rank == 0 ? all : none, 0);
+    world.scatter(rank == 0 ? all : none, two, 0);
+    CHECK(two == mine);
+    world.alltoall(twos, all);
+    CHECK(all[0] == 0 && all.back() == size - 1);
+    CHECK(thrown([&] { world.allgather(mine, std::span(all).first(1)); }, "out has 1 elements: it must have") ==
+          DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(thrown([&] { world.allreduce(mine, none, dtl::ops::sum); }, "out has 0 elements: it must have 2, as in") ==
+          DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(thrown([&] { world.scatter(none, two, rank); }, "in has 0 elements") == DTL_ERROR_INVALID_ARGUMENT);
+    const std::vector<int> odd(2 * static_cast<std::size_t>(size) + 1);
+    CHECK(size == 1 || thrown([&] { world.alltoall(odd, all); }, "as many for each rank") == DTL_ERROR_INVALID_ARGUMENT);
+
     int value = rank == 0 ? 9 : 0;
     world.bcast(std::span(&value, 1), dtl::rank{0});
     CHECK(value == 9);
