@@ -137,9 +137,9 @@ template <class T> class array {
     /// as long as this array.
     dtl_dlpack_tensor_t view() const
     {
-        dtl_dlpack_tensor_t tensor{};
-        check(dtl_array_view(get(), &tensor));
-        return tensor;
+        dtl_dlpack_tensor_t seen{};
+        check(dtl_array_view(get(), &seen));
+        return seen;
     }
 
     dtl_array_info_t info() const
@@ -161,15 +161,15 @@ template <class T> class array {
     {
         using extents = typename Mdspan::extents_type;
         using index = typename extents::index_type;
-        constexpr std::size_t rank = extents::rank();
+        constexpr std::size_t ndim = extents::rank();
         const dtl_array_info_t now = info();
-        if (static_cast<std::size_t>(now.ndim) != rank) {
+        if (static_cast<std::size_t>(now.ndim) != ndim) {
             throw error(DTL_ERROR_INVALID_ARGUMENT,
                         "the array has " + std::to_string(now.ndim) + " dimensions, the view " +
-                            std::to_string(rank) + ": name a view of as many");
+                            std::to_string(ndim) + ": name a view of as many");
         }
-        std::array<index, rank> sizes{}, steps{};
-        for (std::size_t axis = 0; axis < rank; axis++) {
+        std::array<index, ndim> sizes{}, steps{};
+        for (std::size_t axis = 0; axis < ndim; axis++) {
             const int64_t size = now.shape[axis];
             const std::size_t fixed = extents::static_extent(axis);
             if (fixed != dynamic && fixed != static_cast<std::size_t>(size)) {

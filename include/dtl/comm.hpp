@@ -55,10 +55,10 @@ class comm_ref : public collectives {
 
     /// Returns the node that a rank runs on, 0 to nodes-1. Ranks of one node share memory. A local
     /// call. Throws DTL_ERROR_NOT_SUPPORTED if the node is not known.
-    int node_of(detail::rank_in rank) const
+    int node_of(detail::rank_in of) const
     {
         int32_t node = 0;
-        check(dtl_comm_node_of(handle_, rank, &node));
+        check(dtl_comm_node_of(handle_, of, &node));
         return node;
     }
 
@@ -68,44 +68,44 @@ class comm_ref : public collectives {
 
     /// The functions take pointers and counts, or a contiguous container (std::vector, std::array, dtl::buffer …).
     template <class T> void send(const T *data, uint64_t count, detail::rank_in dest,
-                                 detail::tag_in tag = 0) const
+                                 detail::tag_in stag = 0) const
     {
-        check(dtl_comm_send(handle_, data, count, dtype<T>(), dest, tag));
+        check(dtl_comm_send(handle_, data, count, dtype<T>(), dest, stag));
     }
 
     template <class C, class = detail::element<C>> void send(const C &data, detail::rank_in dest,
-                                                             detail::tag_in tag = 0) const
+                                                             detail::tag_in stag = 0) const
     {
-        send(std::data(data), std::size(data), dest, tag);
+        send(std::data(data), std::size(data), dest, stag);
     }
 
     template <class T> void ssend(const T *data, uint64_t count, detail::rank_in dest,
-                                  detail::tag_in tag = 0) const
+                                  detail::tag_in stag = 0) const
     {
-        check(dtl_comm_ssend(handle_, data, count, dtype<T>(), dest, tag));
+        check(dtl_comm_ssend(handle_, data, count, dtype<T>(), dest, stag));
     }
 
     template <class C, class = detail::element<C>> void ssend(const C &data, detail::rank_in dest,
-                                                              detail::tag_in tag = 0) const
+                                                              detail::tag_in stag = 0) const
     {
-        ssend(std::data(data), std::size(data), dest, tag);
+        ssend(std::data(data), std::size(data), dest, stag);
     }
 
     template <class T>
     dtl_recv_info_t recv(T *data, uint64_t count, detail::rank_in source = DTL_ANY_SOURCE,
-                         detail::tag_in tag = DTL_ANY_TAG) const
+                         detail::tag_in rtag = DTL_ANY_TAG) const
     {
         dtl_recv_info_t info{};
-        check(dtl_comm_recv(handle_, data, count, dtype<T>(), source, tag, &info));
+        check(dtl_comm_recv(handle_, data, count, dtype<T>(), source, rtag, &info));
         return info;
     }
 
     /// At most as many elements as the container has; `count_of<T>` of the result returns the number.
     template <class C, class = detail::lasting<C>>
     dtl_recv_info_t recv(C &&data, detail::rank_in source = DTL_ANY_SOURCE,
-                         detail::tag_in tag = DTL_ANY_TAG) const
+                         detail::tag_in rtag = DTL_ANY_TAG) const
     {
-        return recv(std::data(data), std::size(data), source, tag);
+        return recv(std::data(data), std::size(data), source, rtag);
     }
 
     /// Sends and receives at the same time.
@@ -134,102 +134,102 @@ class comm_ref : public collectives {
 
     /// Waits for a message and leaves it.
     dtl_recv_info_t probe(detail::rank_in source = DTL_ANY_SOURCE,
-                          detail::tag_in tag = DTL_ANY_TAG) const
+                          detail::tag_in rtag = DTL_ANY_TAG) const
     {
         dtl_recv_info_t info{};
-        check(dtl_comm_probe(handle_, source, tag, &info));
+        check(dtl_comm_probe(handle_, source, rtag, &info));
         return info;
     }
 
     /// Whether there is a message, without waiting.
     std::optional<dtl_recv_info_t> iprobe(detail::rank_in source = DTL_ANY_SOURCE,
-                                          detail::tag_in tag = DTL_ANY_TAG) const
+                                          detail::tag_in rtag = DTL_ANY_TAG) const
     {
         int32_t found = 0;
         dtl_recv_info_t info{};
-        check(dtl_comm_iprobe(handle_, source, tag, &found, &info));
+        check(dtl_comm_iprobe(handle_, source, rtag, &found, &info));
         return found != 0 ? std::optional(info) : std::nullopt;
     }
 
     /// Waits for a message and takes it: `world.mprobe().recv<double>()`.
     [[nodiscard]] message mprobe(detail::rank_in source = DTL_ANY_SOURCE,
-                                 detail::tag_in tag = DTL_ANY_TAG) const
+                                 detail::tag_in rtag = DTL_ANY_TAG) const
     {
         dtl_message_t handle{};
         dtl_recv_info_t info{};
-        check(dtl_comm_mprobe(handle_, source, tag, &handle, &info));
+        check(dtl_comm_mprobe(handle_, source, rtag, &handle, &info));
         return message(handle, info);
     }
 
     /// Takes a message if there is one; else the result is false.
     [[nodiscard]] message improbe(detail::rank_in source = DTL_ANY_SOURCE,
-                                  detail::tag_in tag = DTL_ANY_TAG) const
+                                  detail::tag_in rtag = DTL_ANY_TAG) const
     {
         int32_t found = 0;
         dtl_message_t handle{};
         dtl_recv_info_t info{};
-        check(dtl_comm_improbe(handle_, source, tag, &found, &handle, &info));
+        check(dtl_comm_improbe(handle_, source, rtag, &found, &handle, &info));
         return found != 0 ? message(handle, info) : message();
     }
 
     template <class T>
     [[nodiscard]] request isend(const T *data, uint64_t count, detail::rank_in dest,
-                                detail::tag_in tag = 0) const
+                                detail::tag_in stag = 0) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_isend(handle_, data, count, dtype<T>(), dest, tag, handle);
+            return dtl_comm_isend(handle_, data, count, dtype<T>(), dest, stag, handle);
         }, true);
     }
 
     /// A send that begins when the work before the event's record is done.
     template <class T>
     [[nodiscard]] request isend_on(event_ref event, const T *data, uint64_t count,
-                                   detail::rank_in dest, detail::tag_in tag = 0) const
+                                   detail::rank_in dest, detail::tag_in stag = 0) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_isend_on(handle_, data, count, dtype<T>(), dest, tag, event.get(),
+            return dtl_comm_isend_on(handle_, data, count, dtype<T>(), dest, stag, event.get(),
                                      handle);
         }, true);
     }
 
     template <class T>
     [[nodiscard]] request issend(const T *data, uint64_t count, detail::rank_in dest,
-                                 detail::tag_in tag = 0) const
+                                 detail::tag_in stag = 0) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_issend(handle_, data, count, dtype<T>(), dest, tag, handle);
+            return dtl_comm_issend(handle_, data, count, dtype<T>(), dest, stag, handle);
         }, true);
     }
 
     template <class T>
     [[nodiscard]] request irecv(T *data, uint64_t count, detail::rank_in source = DTL_ANY_SOURCE,
-                                detail::tag_in tag = DTL_ANY_TAG) const
+                                detail::tag_in rtag = DTL_ANY_TAG) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_irecv(handle_, data, count, dtype<T>(), source, tag, handle);
+            return dtl_comm_irecv(handle_, data, count, dtype<T>(), source, rtag, handle);
         });
     }
 
     template <class C, class = detail::lasting<C>>
-    [[nodiscard]] request isend(C &&data, detail::rank_in dest, detail::tag_in tag = 0) const
+    [[nodiscard]] request isend(C &&data, detail::rank_in dest, detail::tag_in stag = 0) const
     {
-        return isend(std::data(data), std::size(data), dest, tag);
+        return isend(std::data(data), std::size(data), dest, stag);
     }
 
     template <class C, class = detail::lasting<C>>
     [[nodiscard]] request irecv(C &&data, detail::rank_in source = DTL_ANY_SOURCE,
-                                detail::tag_in tag = DTL_ANY_TAG) const
+                                detail::tag_in rtag = DTL_ANY_TAG) const
     {
-        return irecv(std::data(data), std::size(data), source, tag);
+        return irecv(std::data(data), std::size(data), source, rtag);
     }
 
     /// A send to be started again and again.
     template <class T>
     [[nodiscard]] persistent_request send_init(const T *data, uint64_t count, detail::rank_in dest,
-                                               detail::tag_in tag = 0) const
+                                               detail::tag_in stag = 0) const
     {
         dtl_request_t handle;
-        check(dtl_comm_send_init(handle_, data, count, dtype<T>(), dest, tag, &handle));
+        check(dtl_comm_send_init(handle_, data, count, dtype<T>(), dest, stag, &handle));
         return persistent_request(handle);
     }
 
@@ -237,10 +237,10 @@ class comm_ref : public collectives {
     template <class T>
     [[nodiscard]] persistent_request recv_init(T *data, uint64_t count,
                                                detail::rank_in source = DTL_ANY_SOURCE,
-                                               detail::tag_in tag = DTL_ANY_TAG) const
+                                               detail::tag_in rtag = DTL_ANY_TAG) const
     {
         dtl_request_t handle;
-        check(dtl_comm_recv_init(handle_, data, count, dtype<T>(), source, tag, &handle));
+        check(dtl_comm_recv_init(handle_, data, count, dtype<T>(), source, rtag, &handle));
         return persistent_request(handle);
     }
 
@@ -322,8 +322,8 @@ class comm {
         std::vector<comm> ranks(size > 0 ? static_cast<std::size_t>(size) : 0);
         std::vector<dtl_comm_t> handles(ranks.size() + 1);
         check(dtl_comm_threads(size, detail::nanoseconds(limit), handles.data()));
-        for (std::size_t rank = 0; rank < ranks.size(); rank++) {
-            ranks[rank] = comm(handles[rank]);
+        for (std::size_t i = 0; i < ranks.size(); i++) {
+            ranks[i] = comm(handles[i]);
         }
         return ranks;
     }

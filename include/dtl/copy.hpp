@@ -99,10 +99,10 @@ void copy(const Dst &dst, const Src &src)
     static_assert(std::is_same_v<T, std::remove_const_t<typename Src::element_type>>,
                   "elements of one type");
     static_assert(std::is_trivially_copyable_v<T>, "elements are copied as bytes");
-    constexpr std::size_t rank = Dst::extents_type::rank();
-    static_assert(rank == Src::extents_type::rank(), "as many dimensions on both sides");
-    std::array<int64_t, rank + 1> shape{}, to{}, from{}; // + 1: rank 0 has no element
-    for (std::size_t axis = 0; axis < rank; axis++) {
+    constexpr std::size_t ndim = Dst::extents_type::rank();
+    static_assert(ndim == Src::extents_type::rank(), "as many dimensions on both sides");
+    std::array<int64_t, ndim + 1> shape{}, to{}, from{}; // + 1: rank 0 has no element
+    for (std::size_t axis = 0; axis < ndim; axis++) {
         shape[axis] = static_cast<int64_t>(dst.extent(axis));
         to[axis] = static_cast<int64_t>(dst.stride(axis));
         from[axis] = static_cast<int64_t>(src.stride(axis));
@@ -115,7 +115,7 @@ void copy(const Dst &dst, const Src &src)
     }
     check(dtl_mem_copy_strided(dst.data_handle(), to.data(), src.data_handle(), from.data(),
                                shape.data(),
-                               static_cast<int32_t>(rank), sizeof(T)));
+                               static_cast<int32_t>(ndim), sizeof(T)));
 }
 
 #ifdef __cpp_lib_span

@@ -34,7 +34,9 @@ namespace detail {
 template <class T> std::string kernel_letter()
 {
     static_assert(std::is_trivially_copyable_v<T>, "kernel arguments are copied as bytes");
-    if constexpr (std::is_pointer_v<T>) {
+    if constexpr (std::is_enum_v<T>) {
+        return kernel_letter<std::underlying_type_t<T>>();
+    } else if constexpr (std::is_pointer_v<T>) {
         return "p";
     } else if constexpr (std::is_floating_point_v<T>) {
         static_assert(sizeof(T) <= 8, "no kernel takes such a number");

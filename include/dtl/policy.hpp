@@ -178,18 +178,12 @@ class policy {
 
     /// A policy of the library over a kind of resources of the program; see dtl::resource_host. Of
     /// `options` the kind and its table are set here.
-    policy(const char *name, std::unique_ptr<resource_host> host,
+    template <class Host, class = std::enable_if_t<std::is_base_of_v<resource_host, Host>>>
+    policy(const char *name, std::unique_ptr<Host> host,
            const std::vector<dtl_resource_t> &resources = {},
            const dtl_policy_opts_t *options = nullptr)
     {
-        dtl_policy_opts_t mine = with_host(host, options);
-        const dtl_resource_ops_t ops = detail::host_slots::table();
-        mine.ops = &ops;
-        check(dtl_policy_create(name, resources.empty() ? nullptr : resources.data(),
-                                resources.size(), &mine,
-                                &handle_));
-        host.release(); // the library's, which ends it by the table
-        may_be_later_ = true;
+        create(name, std::move(host), resources, options);
     }
 
     /// A policy whose rule and kind of resources are objects of the program.
@@ -365,6 +359,22 @@ class policy {
             mine.ops_self = host.get();
         }
         return mine;
+    }
+
+    void create(const char *name, std::unique_ptr<resource_host> host,
+                const std::vector<dtl_resource_t> &resources, const dtl_policy_opts_t *options)
+    {
+        if (host == nullptr) {
+            throw error(DTL_ERROR_NULL_POINTER,
+                        "host is null: pass an object of a class derived from dtl::resource_host");
+        }
+        dtl_policy_opts_t mine = with_host(host, options);
+        const dtl_resource_ops_t ops = detail::host_slots::table();
+        mine.ops = &ops;
+        check(dtl_policy_create(name, resources.empty() ? nullptr : resources.data(),
+                                resources.size(), &mine, &handle_));
+        host.release(); // the library's, which ends it by the table
+        may_be_later_ = true;
     }
 
     void create(std::unique_ptr<selector> rule, std::unique_ptr<resource_host> host,

@@ -146,10 +146,10 @@ template <class T> class window_ref {
     dtl_win_t get() const noexcept { return handle_; }
 
     /// A rank's part.
-    dtl_win_info_t info(int rank) const
+    dtl_win_info_t info(detail::rank_in of) const
     {
         dtl_win_info_t info = DTL_WIN_INFO_INIT;
-        check(dtl_win_info(handle_, rank, &info));
+        check(dtl_win_info(handle_, of, &info));
         return info;
     }
 

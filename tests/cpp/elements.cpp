@@ -2,7 +2,13 @@
 // and placement. Runs alone and with several ranks.
 #include "../c/check.h"
 
+// Programs compile the header with these warnings.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wshadow"
+#pragma GCC diagnostic error "-Wconversion"
+#pragma GCC diagnostic error "-Wsign-conversion"
 #include <dtl.hpp>
+#pragma GCC diagnostic pop
 
 #include <cstring>
 #include <string>
@@ -232,6 +238,7 @@ static void grids()
 {
     const dtl::cart_grid grid = dtl::cart_grid::of(6, {0, 0}, {false, true});
     CHECK((grid.dims() == std::vector<int32_t>{3, 2}));
+    CHECK(dtl::cart_grid({2, 3}).rank({1, 0}) == dtl::rank{3});
     CHECK(grid.rank({2, 1}) == dtl::rank{5} && grid.rank({2, -1}) == dtl::rank{5});
     CHECK((grid.coords(dtl::rank{3}) == std::vector<int32_t>{1, 1}));
     const auto [source, dest] = grid.shift(0, 0);

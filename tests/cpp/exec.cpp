@@ -172,6 +172,8 @@ static void kernels(dtl::backend_ref host)
     CHECK(history.read("another").empty());
 }
 
+enum class length : int32_t {};
+
 static void kernels_from_source(dtl::backend_ref host)
 {
     dtl::kernel_source source;
@@ -183,7 +185,7 @@ static void kernels_from_source(dtl::backend_ref host)
     source.name = "scale.c";
     std::string why;
     try {
-        const dtl::kernel scale = dtl::kernel_module(source, host).kernel_of<float *, float, int32_t>("scale");
+        const dtl::kernel scale = dtl::kernel_module(source, host).kernel_of<float *, float, length>("scale");
         dtl::stream stream(host);
         std::vector<float> data{1, 2, 3};
         stream->launch(scale, dtl::grid{1}, dtl::block{1}, data.data(), 10.0f, int32_t{3});

@@ -303,6 +303,17 @@ static void own_resources()
     CHECK(omitting.resources().size() == 1 && omitting.resources()[0].value == 1);
 }
 
+static void without_host()
+{
+    try {
+        dtl::policy("fixed", std::unique_ptr<when_polled>(), numbers(1));
+        CHECK(false);
+    } catch (const dtl::error &failure) {
+        CHECK(failure.status() == DTL_ERROR_NULL_POINTER && std::strstr(failure.what(), "host is null") != nullptr);
+    }
+    CHECK(dtl::policy("fixed", {}).resources().size() >= 1); // no list: the defaults of the kind
+}
+
 // Resources that are objects of a type.
 static void typed_resources()
 {
@@ -343,6 +354,7 @@ int main()
 {
     own_rules();
     own_resources();
+    without_host();
     typed_resources();
     inline_tasks();
     copies_share();
