@@ -24,6 +24,9 @@ template <class F> static dtl_status_t thrown(F &&function)
 static void errors()
 {
     dtl::check(DTL_SUCCESS);
+    CHECK(dtl::set_error(DTL_ERROR_BUSY, "the mill is full") == DTL_ERROR_BUSY);
+    CHECK(std::string(dtl_last_error()) == "the mill is full");
+    CHECK(dtl::set_error(DTL_SUCCESS, "all is well") == DTL_ERROR_INVALID_ARGUMENT);
     CHECK(thrown([] { dtl::backend_ref("no such backend"); }) == DTL_ERROR_NOT_FOUND);
     try {
         dtl::backend_ref("no such backend");
