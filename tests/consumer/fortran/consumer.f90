@@ -1,3 +1,4 @@
+! Uses the module `dtl` of an installed package: a sum in place, and the version.
 program consumer
 use dtl
 use, intrinsic :: iso_c_binding
