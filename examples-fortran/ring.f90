@@ -55,7 +55,7 @@ subroutine shift_all(comm, rank, size, total)
     do step = 1, size - 1
         call dtl_comm_irecv(comm, received, previous, TAG_SHIFT, requests(1))
         call dtl_comm_isend(comm, mine, next, TAG_SHIFT, requests(2))
-        call dtl_request_wait_all(requests, DTL_TIMEOUT_INFINITE, infos)
+        call dtl_request_wait_all(requests, out_infos=infos)
         if (infos(1)%source /= previous .or. infos(1)%size_bytes /= storage_size(received) / 8) then
             write (error_unit, "(4(a, i0))") "ring: rank ", rank, " got ", infos(1)%size_bytes, &
                 " bytes from ", infos(1)%source, " in step ", step

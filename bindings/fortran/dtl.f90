@@ -1789,9 +1789,12 @@ end subroutine
 !> Blocks until all work queued so far is complete.
 subroutine stream_wait_call(stream, timeout_ns, status)
     type(dtl_stream_t), value :: stream
-    integer(c_int64_t), value :: timeout_ns
+    integer(c_int64_t), intent(in), optional :: timeout_ns
     integer(c_int32_t), intent(out), optional :: status
-    call finish(c_dtl_stream_wait(stream, timeout_ns), "dtl_stream_wait", status)
+    integer(c_int64_t) :: n_timeout_ns
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    call finish(c_dtl_stream_wait(stream, n_timeout_ns), "dtl_stream_wait", status)
 end subroutine
 
 !> Reports whether all work queued so far is complete.
@@ -1852,9 +1855,12 @@ end subroutine
 subroutine device_wait_call(backend, device, timeout_ns, status)
     type(dtl_backend_t), value :: backend
     integer(c_int32_t), value :: device
-    integer(c_int64_t), value :: timeout_ns
+    integer(c_int64_t), intent(in), optional :: timeout_ns
     integer(c_int32_t), intent(out), optional :: status
-    call finish(c_dtl_device_wait(backend, device, timeout_ns), "dtl_device_wait", &
+    integer(c_int64_t) :: n_timeout_ns
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    call finish(c_dtl_device_wait(backend, device, n_timeout_ns), "dtl_device_wait", &
         status)
 end subroutine
 
@@ -1907,9 +1913,12 @@ end subroutine
 !> Blocks until the work before the latest record of an event is complete.
 subroutine event_wait_call(event, timeout_ns, status)
     type(dtl_event_t), value :: event
-    integer(c_int64_t), value :: timeout_ns
+    integer(c_int64_t), intent(in), optional :: timeout_ns
     integer(c_int32_t), intent(out), optional :: status
-    call finish(c_dtl_event_wait(event, timeout_ns), "dtl_event_wait", status)
+    integer(c_int64_t) :: n_timeout_ns
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    call finish(c_dtl_event_wait(event, n_timeout_ns), "dtl_event_wait", status)
 end subroutine
 
 !> Reports whether the work before the latest record of an event is complete.
@@ -2002,9 +2011,13 @@ end subroutine
 !> Blocks until everything that dtl_executor_run_async started has run.
 subroutine executor_wait_call(executor, timeout_ns, status)
     type(dtl_executor_t), value :: executor
-    integer(c_int64_t), value :: timeout_ns
+    integer(c_int64_t), intent(in), optional :: timeout_ns
     integer(c_int32_t), intent(out), optional :: status
-    call finish(c_dtl_executor_wait(executor, timeout_ns), "dtl_executor_wait", status)
+    integer(c_int64_t) :: n_timeout_ns
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    call finish(c_dtl_executor_wait(executor, n_timeout_ns), "dtl_executor_wait", &
+        status)
 end subroutine
 
 !> Returns the kind and the parallelism of an executor.
@@ -2502,10 +2515,13 @@ end subroutine
 !> Waits until a request is complete.
 subroutine request_wait_call(request, timeout_ns, out_info, status)
     type(dtl_request_t), value :: request
-    integer(c_int64_t), value :: timeout_ns
+    integer(c_int64_t), intent(in), optional :: timeout_ns
     type(dtl_recv_info_t), intent(inout), optional :: out_info
     integer(c_int32_t), intent(out), optional :: status
-    call finish(c_dtl_request_wait(request, timeout_ns, out_info), "dtl_request_wait", &
+    integer(c_int64_t) :: n_timeout_ns
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    call finish(c_dtl_request_wait(request, n_timeout_ns, out_info), "dtl_request_wait", &
         status)
 end subroutine
 
@@ -2529,11 +2545,12 @@ end subroutine
 !> Waits until all requests are complete.
 subroutine request_wait_all_call(requests, timeout_ns, out_infos, status)
     type(dtl_request_t), intent(inout), contiguous, dimension(:), optional :: requests
-    integer(c_int64_t), value :: timeout_ns
+    integer(c_int64_t), intent(in), optional :: timeout_ns
     type(dtl_recv_info_t), intent(inout), contiguous, dimension(:), optional :: &
         out_infos
     integer(c_int32_t), intent(out), optional :: status
     integer(c_int64_t) :: n_count
+    integer(c_int64_t) :: n_timeout_ns
     n_count = 0
     if (present(out_infos)) n_count = size(out_infos, kind=c_int64_t)
     if (present(requests)) n_count = size(requests, kind=c_int64_t)
@@ -2541,7 +2558,9 @@ subroutine request_wait_all_call(requests, timeout_ns, out_infos, status)
         if (lacks("dtl_request_wait_all", "out_infos", size(out_infos, kind=c_int64_t), &
             int(n_count, c_int64_t), status)) return
     end if
-    call finish(c_dtl_request_wait_all(requests, n_count, timeout_ns, out_infos), &
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    call finish(c_dtl_request_wait_all(requests, n_count, n_timeout_ns, out_infos), &
         "dtl_request_wait_all", status)
 end subroutine
 
@@ -2567,15 +2586,22 @@ end subroutine
 !> Waits until one of the requests is complete, and returns its index.
 subroutine request_wait_any_call(requests, timeout_ns, out_index, out_info, status)
     type(dtl_request_t), intent(inout), contiguous, dimension(:), optional :: requests
-    integer(c_int64_t), value :: timeout_ns
+    integer(c_int64_t), intent(in), optional :: timeout_ns
     integer(c_int64_t), intent(out) :: out_index
     type(dtl_recv_info_t), intent(inout), optional :: out_info
     integer(c_int32_t), intent(out), optional :: status
     integer(c_int64_t) :: n_count
+    integer(c_int64_t) :: n_timeout_ns
+    integer(c_int32_t) :: outcome
     n_count = 0
     if (present(requests)) n_count = size(requests, kind=c_int64_t)
-    call finish(c_dtl_request_wait_any(requests, n_count, timeout_ns, out_index, &
-        out_info), "dtl_request_wait_any", status)
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    out_index = DTL_NO_INDEX
+    outcome = c_dtl_request_wait_any(requests, n_count, n_timeout_ns, out_index, &
+        out_info)
+    if (out_index /= DTL_NO_INDEX) out_index = out_index + 1
+    call finish(outcome, "dtl_request_wait_any", status)
 end subroutine
 
 !> Waits until at least one of the requests is complete, and returns the indices of all complete
@@ -2583,13 +2609,15 @@ end subroutine
 subroutine request_wait_some_call(requests, timeout_ns, out_count, out_indices, &
     out_infos, status)
     type(dtl_request_t), intent(inout), contiguous, dimension(:), optional :: requests
-    integer(c_int64_t), value :: timeout_ns
+    integer(c_int64_t), intent(in), optional :: timeout_ns
     integer(c_int64_t), intent(out) :: out_count
     integer(c_int64_t), intent(inout), contiguous, dimension(:), optional :: out_indices
     type(dtl_recv_info_t), intent(inout), contiguous, dimension(:), optional :: &
         out_infos
     integer(c_int32_t), intent(out), optional :: status
     integer(c_int64_t) :: n_count
+    integer(c_int64_t) :: n_timeout_ns
+    integer(c_int32_t) :: outcome
     n_count = 0
     if (present(out_infos)) n_count = size(out_infos, kind=c_int64_t)
     if (present(out_indices)) n_count = size(out_indices, kind=c_int64_t)
@@ -2602,8 +2630,13 @@ subroutine request_wait_some_call(requests, timeout_ns, out_count, out_indices, 
         if (lacks("dtl_request_wait_some", "out_infos", size(out_infos, kind=c_int64_t), &
             int(n_count, c_int64_t), status)) return
     end if
-    call finish(c_dtl_request_wait_some(requests, n_count, timeout_ns, out_count, &
-        out_indices, out_infos), "dtl_request_wait_some", status)
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    out_count = 0
+    outcome = c_dtl_request_wait_some(requests, n_count, n_timeout_ns, out_count, &
+        out_indices, out_infos)
+    if (present(out_indices)) out_indices(:out_count) = out_indices(:out_count) + 1
+    call finish(outcome, "dtl_request_wait_some", status)
 end subroutine
 
 !> Starts an inactive persistent request.
@@ -4131,18 +4164,24 @@ subroutine policy_submit_and_wait_call(policy, key, task, arg, timeout_ns, statu
     type(dtl_task_key_t), value :: key
     type(c_funptr), value :: task
     type(c_ptr), value :: arg
-    integer(c_int64_t), value :: timeout_ns
+    integer(c_int64_t), intent(in), optional :: timeout_ns
     integer(c_int32_t), intent(out), optional :: status
-    call finish(c_dtl_policy_submit_and_wait(policy, key, task, arg, timeout_ns), &
+    integer(c_int64_t) :: n_timeout_ns
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    call finish(c_dtl_policy_submit_and_wait(policy, key, task, arg, n_timeout_ns), &
         "dtl_policy_submit_and_wait", status)
 end subroutine
 
 !> Blocks until a submission is complete; its `status` is then that of the task.
 subroutine submission_wait_call(submission, timeout_ns, status)
     type(dtl_submission_t), intent(inout) :: submission
-    integer(c_int64_t), value :: timeout_ns
+    integer(c_int64_t), intent(in), optional :: timeout_ns
     integer(c_int32_t), intent(out), optional :: status
-    call finish(c_dtl_submission_wait(submission, timeout_ns), "dtl_submission_wait", &
+    integer(c_int64_t) :: n_timeout_ns
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    call finish(c_dtl_submission_wait(submission, n_timeout_ns), "dtl_submission_wait", &
         status)
 end subroutine
 
@@ -4165,9 +4204,12 @@ end subroutine
 !> Blocks until everything that was submitted before has ended.
 subroutine policy_wait_all_call(policy, timeout_ns, status)
     type(dtl_policy_t), value :: policy
-    integer(c_int64_t), value :: timeout_ns
+    integer(c_int64_t), intent(in), optional :: timeout_ns
     integer(c_int32_t), intent(out), optional :: status
-    call finish(c_dtl_policy_wait_all(policy, timeout_ns), "dtl_policy_wait_all", &
+    integer(c_int64_t) :: n_timeout_ns
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    call finish(c_dtl_policy_wait_all(policy, n_timeout_ns), "dtl_policy_wait_all", &
         status)
 end subroutine
 
@@ -4451,7 +4493,7 @@ end module
 !> The interface of libdtl. Each type of element has a module of its own in dtl_types.F90.
 module dtl
 use dtl_c_types
-use dtl_support, only: dtl_in_place_t, DTL_IN_PLACE
+use dtl_support, only: dtl_in_place_t, DTL_IN_PLACE, dtl_text
 use dtl_plain
 use dtl_int8
 use dtl_int16

@@ -170,19 +170,7 @@ subroutine print_table(m, x, outcome, seconds)
         1e6 * seconds / max(outcome%iterations, 1), " us per iteration"
     print "(2(a, i0))", "rows per rank      ", least(1), " to ", most(1)
     print "(2(a, i0))", "nonzeros per rank  ", least(2), " to ", most(2)
-    print "(3a, i0, *(a))", "communicator       ", text_of(info%kind), ", ", m%size, " ranks: ", &
-        info%transport(:findloc(info%transport, c_null_char, dim=1) - 1)
+    print "(3a, i0, 2a)", "communicator       ", dtl_text(info%kind), ", ", m%size, " ranks: ", &
+        dtl_text(info%transport)
 end subroutine
-
-!> Returns the C string at an address.
-function text_of(address) result(text)
-    type(c_ptr), intent(in) :: address
-    character(len=:), allocatable :: text
-    character(kind=c_char), pointer :: letters(:)
-    integer :: length
-    call c_f_pointer(address, letters, [256])
-    length = findloc(letters, c_null_char, dim=1) - 1
-    allocate (character(len=length) :: text)
-    text = transfer(letters(:length), text)
-end function
 end program

@@ -182,7 +182,7 @@ subroutine exchange_wanted(m)
         call dtl_comm_isend(m%comm, m%halo_column(m%sources%first(i):m%sources%last(i)), &
             m%sources%rank(i), TAG_WANTED, requests(pending))
     end do
-    call dtl_request_wait_all(requests, DTL_TIMEOUT_INFINITE)
+    call dtl_request_wait_all(requests)
     m%send_index = m%send_index - m%first_row(m%rank) + 1
 end subroutine
 
@@ -204,7 +204,7 @@ subroutine fetch_halo(m)
         call dtl_comm_isend(m%comm, m%send_buffer(m%targets%first(i):m%targets%last(i)), &
             m%targets%rank(i), TAG_HALO, requests(pending))
     end do
-    call dtl_request_wait_all(requests, DTL_TIMEOUT_INFINITE)
+    call dtl_request_wait_all(requests)
 end subroutine
 
 !> Computes y = A x, where x is the first `rows` entries of m%x; the halo is fetched here.

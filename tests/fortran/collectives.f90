@@ -15,7 +15,7 @@ call varying()
 call in_flight()
 call too_small()
 call dtl_finalize()
-call end_checks(32)
+call end_checks(39)
 
 contains
 
@@ -123,6 +123,7 @@ end subroutine
 !> What is too small is an error before anything is sent, and nothing is written.
 subroutine too_small()
     integer(c_int32_t) :: mine(3), few(2)
+    integer :: i
     mine = 1
     few = 7
     call dtl_comm_allreduce(DTL_COMM_WORLD, mine, few, DTL_OP_SUM, status)
@@ -132,6 +133,25 @@ subroutine too_small()
     call check(all_equal(few, [7, 7]), "nothing is written")
     call dtl_comm_allgather(DTL_COMM_WORLD, mine, few, status)
     call check(status == DTL_ERROR_OUT_OF_BOUNDS, "allgather into less")
+    call dtl_comm_allgatherv(DTL_COMM_WORLD, mine, few, spread(3_c_int64_t, 1, ranks), status=status)
+    call check(status == DTL_ERROR_OUT_OF_BOUNDS, "allgatherv into less")
+    call dtl_comm_allgatherv(DTL_COMM_WORLD, mine, few, spread(0_c_int64_t, 1, ranks), spread(9_c_int64_t, 1, ranks), status)
+    call check(status /= DTL_ERROR_OUT_OF_BOUNDS, "positions of empty blocks do not count")
+    call dtl_comm_allgatherv(DTL_COMM_WORLD, mine, few, [(1_c_int64_t, i = 1, ranks)], [(int(3 * i, c_int64_t), i = 1, ranks)], &
+        status)
+    call check(status == DTL_ERROR_OUT_OF_BOUNDS, "allgatherv to positions behind the end")
+    call check(index(dtl_last_error(), "rbuf has 2 elements") == 1, dtl_last_error())
+    call dtl_comm_alltoallv(DTL_COMM_WORLD, few, spread(3_c_int64_t, 1, ranks), rbuf=mine, &
+        rcounts=spread(3_c_int64_t, 1, ranks), status=status)
+    call check(status == DTL_ERROR_OUT_OF_BOUNDS, "alltoallv of more than there is")
+    call dtl_comm_reduce_scatter(DTL_COMM_WORLD, spread(1, 1, 3 * ranks), few, spread(3_c_int64_t, 1, ranks), DTL_OP_SUM, status)
+    call check(status == DTL_ERROR_OUT_OF_BOUNDS, "reduce_scatter into less")
+    if (ranks > 1) then
+        call dtl_comm_alltoall(DTL_COMM_WORLD, spread(1, 1, ranks + 1), few, status)
+        call check(status == DTL_ERROR_INVALID_ARGUMENT, "alltoall of an uneven number")
+        call check(index(dtl_last_error(), "sbuf has ") == 1, dtl_last_error())
+    end if
+    call check(all_equal(few, [7, 7]), "nothing is written")
     call dtl_comm_gather(DTL_COMM_WORLD, mine(:0), few(:0), 0)
     call check(all_equal(few, [7, 7]), "nothing to gather")
     call dtl_comm_bcast(DTL_COMM_NULL, mine, 0, status)

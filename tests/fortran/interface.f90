@@ -39,7 +39,7 @@ call derived_types()
 call windows()
 call requests()
 call dtl_finalize()
-call end_checks(27)
+call end_checks(32)
 
 contains
 
@@ -49,6 +49,8 @@ subroutine texts()
     character(len=8) :: short
     type(dtl_backend_t) :: backend
     integer(c_int64_t) :: length
+    type(dtl_comm_info_t) :: info
+    type(dtl_topology_t) :: topology
     call dtl_backend_get("host  ", backend)
     call check(backend /= DTL_BACKEND_NULL, "a name with blanks behind it")
     call dtl_backend_get("no such", backend, status)
@@ -64,6 +66,12 @@ subroutine texts()
     call dtl_comm_dump(DTL_COMM_WORLD, short, length, status)
     call check(status == DTL_ERROR_BUFFER_TOO_SMALL .and. length > 8, "a text buffer that is too short")
     call check(len_trim(dtl_version_string()) > 0, "the version")
+    call dtl_comm_info(DTL_COMM_WORLD, info)
+    name = dtl_text(info%kind)
+    call check(name == "shm" .or. name == "self", "a text at an address: " // name)
+    call dtl_topology(topology)
+    name = dtl_text(topology%hostname)
+    call check(len(name) > 0 .and. len(name) < size(topology%hostname), "a text in a component: " // name)
 end subroutine
 
 subroutine handles()
@@ -166,7 +174,26 @@ subroutine requests()
     call check(index(dtl_last_error(), "out_infos has 1 elements") == 1, dtl_last_error())
     call dtl_request_destroy(pair(1))
     call dtl_request_destroy(pair(2))
-    call dtl_request_wait_all(none, DTL_TIMEOUT_INFINITE)
-    call dtl_request_wait_all(timeout_ns=DTL_TIMEOUT_INFINITE)
+    call dtl_request_wait_all(none)
+    call one_of_two(next, previous)
+end subroutine
+!> Elements of the array of requests are numbered from 1.
+subroutine one_of_two(next, previous)
+    integer(c_int32_t), intent(in) :: next, previous
+    integer(c_int32_t), asynchronous :: sent, received(2)
+    type(dtl_request_t) :: pair(2)
+    integer(c_int64_t) :: found, many, which(2)
+    sent = rank
+    call dtl_comm_irecv(DTL_COMM_WORLD, received(1), previous, 11, pair(1))
+    call dtl_comm_irecv(DTL_COMM_WORLD, received(2), previous, 12, pair(2))
+    call dtl_comm_send(DTL_COMM_WORLD, sent, next, 12)
+    call dtl_request_wait_any(pair, out_index=found)
+    call check(found == 2 .and. pair(2) == DTL_REQUEST_NULL .and. received(2) == previous, "wait_any")
+    call dtl_comm_barrier(DTL_COMM_WORLD)
+    call dtl_comm_send(DTL_COMM_WORLD, sent, next, 11)
+    call dtl_request_wait_some(pair, out_count=many, out_indices=which)
+    call check(many == 1 .and. which(1) == 1 .and. received(1) == previous, "wait_some")
+    call dtl_request_wait_any(pair, out_index=found)
+    call check(found == DTL_NO_INDEX, "wait_any without an active request")
 end subroutine
 end program

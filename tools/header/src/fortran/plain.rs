@@ -32,7 +32,7 @@ const END: &str = "
 !> The interface of libdtl. Each type of element has a module of its own in dtl_types.F90.
 module dtl
 use dtl_c_types
-use dtl_support, only: dtl_in_place_t, DTL_IN_PLACE
+use dtl_support, only: dtl_in_place_t, DTL_IN_PLACE, dtl_text
 use dtl_plain
 use dtl_int8
 use dtl_int16

@@ -83,7 +83,17 @@ impl<'a> Procedure<'a> {
             if one.length().is_none() {
                 let declaration = format!("{base}, intent({intent}){optional}");
                 self.argument(name, &declaration, name.to_owned());
+                if name == "out_index" {
+                    // Elements of arrays are numbered from 1.
+                    self.before(format!("{name} = DTL_NO_INDEX"));
+                    self.after.push(format!("if ({name} /= DTL_NO_INDEX) {name} = {name} + 1"));
+                }
                 return Ok(());
+            }
+            if name == "out_indices" {
+                let found = format!("{name}(:out_count)");
+                self.before("out_count = 0".into());
+                self.after.push(format!("if (present({name})) {found} = {found} + 1"));
             }
             let declaration =
                 format!("{base}, intent({intent}), contiguous, dimension(:){optional}");
@@ -114,6 +124,17 @@ impl<'a> Procedure<'a> {
         };
         let arrays: Vec<&Parameter<'a>> = all.iter().filter(counted).collect();
         let Some(kind) = integer_kind(ty).filter(|_| !arrays.is_empty()) else {
+            if name == "timeout_ns" && self.function.contains("_wait") {
+                self.argument(
+                    name,
+                    "integer(c_int64_t), intent(in), optional",
+                    "n_timeout_ns".into(),
+                );
+                self.local("integer(c_int64_t) :: n_timeout_ns".into());
+                self.before("n_timeout_ns = DTL_TIMEOUT_INFINITE".into());
+                self.before(format!("if (present({name})) n_timeout_ns = {name}"));
+                return Ok(());
+            }
             self.argument(name, &format!("{}, value", by_name(ty)?), name.to_owned());
             return Ok(());
         };
@@ -163,6 +184,30 @@ impl<'a> Procedure<'a> {
     pub fn lacks(&self, name: &str, elements: &str, needed: &str) -> String {
         let function = self.function;
         format!("if (lacks(\"{function}\", \"{name}\", {elements}, {needed}, status)) return")
+    }
+
+    /// Returns the statement that fails if the elements of a buffer cannot be shared out evenly.
+    pub fn uneven(&self, name: &str, elements: &str) -> String {
+        let function = self.function;
+        format!("if (uneven(\"{function}\", \"{name}\", {elements}, ranks(comm), status)) return")
+    }
+
+    /// Adds statements, one in a line, before the call. Those between `if` and `end if` are
+    /// indented.
+    pub fn before_lines(&mut self, depth: usize, lines: &str) {
+        let mut inside = 0;
+        for line in lines.lines() {
+            inside -= usize::from(line == "end if");
+            self.before.push(format!("{}{line}", " ".repeat(4 * (depth + inside))));
+            inside += usize::from(line.ends_with(" then"));
+        }
+    }
+
+    /// Adds statements before the call that run under a condition.
+    pub fn before_block(&mut self, condition: &str, lines: &str) {
+        self.before.push(condition.to_owned());
+        self.before_lines(1, lines);
+        self.before.push("end if".to_owned());
     }
 
     /// Returns the statement that fails if a buffer is a section that is not contiguous.

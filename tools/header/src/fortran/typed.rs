@@ -36,6 +36,11 @@ enum Need<'a> {
     CountPerRank(&'a str),
     /// As many as the elements of an array add up to.
     Sum(&'a str),
+    /// As many as an array says for this rank.
+    OfThisRank(&'a str),
+    /// Blocks whose sizes and positions are in the arrays `scounts` and `sdispls`, or `rcounts` and
+    /// `rdispls`: those with the initial of the buffer.
+    Blocks,
     One,
     /// The description does not say.
     Unknown,
@@ -126,25 +131,59 @@ fn procedure<'a>(
         }
     }
     for (one, need) in buffers {
-        let needed = match need {
-            Need::Count(count) => format!("n_{count}"),
-            Need::CountPerRank(count) => format!("n_{count} * ranks(comm)"),
-            Need::Sum(counts) => format!("sum({counts})"),
-            Need::One | Need::Unknown => continue,
-        };
-        if measured.contains(&one.name()) {
-            continue;
-        }
-        let check = procedure.lacks(one.name(), &format!("ELEMENTS({})", one.name()), &needed);
-        if one.condition().starts_with("rank!=root") {
-            procedure.before("if (is_root(comm, root)) then".into());
-            procedure.before(format!("    {check}"));
-            procedure.before("end if".into());
-        } else {
-            procedure.before(check);
-        }
+        check(&mut procedure, one, need, measured.contains(&one.name()), &all);
     }
     Ok(procedure)
+}
+
+/// Adds the check that a buffer has the elements that the call needs.
+fn check<'a>(
+    procedure: &mut Procedure<'a>,
+    one: &Parameter<'a>,
+    need: Need<'a>,
+    is_measured: bool,
+    all: &[Parameter<'a>],
+) {
+    let (name, initial) = (one.name(), one.name().get(..1).unwrap_or_default());
+    let (counts, positions) = (format!("{initial}counts"), format!("{initial}displs"));
+    let of = |name: &str| all.iter().find(|other| other.name() == name);
+    let elements = format!("ELEMENTS({name})");
+    let check = match need {
+        Need::CountPerRank(_) if is_measured => {
+            // Elements that are left over would not be sent.
+            procedure.before(procedure.uneven(name, &elements));
+            return;
+        }
+        Need::Count(count) if !is_measured => {
+            procedure.lacks(name, &elements, &format!("n_{count}"))
+        }
+        Need::CountPerRank(count) => {
+            procedure.lacks(name, &elements, &format!("n_{count} * ranks(comm)"))
+        }
+        Need::Sum(counts) => procedure.lacks(name, &elements, &format!("sum({counts})")),
+        Need::OfThisRank(counts) => {
+            procedure.lacks(name, &elements, &format!("of_this_rank(comm, {counts})"))
+        }
+        Need::Blocks => match of(&counts) {
+            Some(one) => {
+                let check =
+                    procedure.lacks(name, &elements, &format!("extent({counts}, {positions})"));
+                let is_optional = one.is_optional();
+                if is_optional {
+                    format!("if (present({counts})) then\n{check}\nend if")
+                } else {
+                    check
+                }
+            }
+            None => return,
+        },
+        Need::Count(_) | Need::One | Need::Unknown => return,
+    };
+    if one.condition().starts_with("rank!=root") {
+        procedure.before_block("if (is_root(comm, root)) then", &check);
+    } else {
+        procedure.before_lines(0, &check);
+    }
 }
 
 /// Adds a buffer of elements.
@@ -238,6 +277,8 @@ fn need(length: &str, in_place: bool) -> Need<'_> {
         Some(count) if is_name(count) => Need::CountPerRank(count),
         Some(_) => Need::Unknown,
         None if length == "1" => Need::One,
+        None if length == "?" => Need::Blocks,
+        None if length.ends_with("[rank]") => Need::OfThisRank(length.trim_end_matches("[rank]")),
         None => match length.strip_prefix("sum(") {
             Some(counts) => Need::Sum(counts),
             None if is_name(length) => Need::Count(length),
