@@ -68,6 +68,11 @@ endif()
 # The interface as data, for generators of bindings.
 install(FILES include/dtl-api.json include/dtl-api.schema.json DESTINATION "${CMAKE_INSTALL_DATADIR}/dtl")
 
+# The Fortran modules, which a project compiles with its own compiler.
+install(FILES bindings/fortran/dtl_c.f90 bindings/fortran/dtl_support.f90 bindings/fortran/dtl_types.F90
+              bindings/fortran/dtl_typed.inc bindings/fortran/dtl.f90
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/dtl/fortran")
+
 # Sources to learn from: the plugins that the how-tos name.
 install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/examples-plugins" DESTINATION "${CMAKE_INSTALL_DATADIR}/dtl")
 

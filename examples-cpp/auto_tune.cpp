@@ -46,23 +46,22 @@ struct bodies {
     std::vector<float> at, sum;
 };
 
+dtl::kernel compiled(dtl::backend_ref backend)
+{
+    dtl::kernel_source source;
+    source.text = source_text, source.name = "potential";
+    return dtl::kernel_module(source, backend).kernel_of<const float *, float *, unsigned>("potential");
+}
+
 // A backend that computes, with memory for the largest size.
 class place {
   public:
     place(const char *name, unsigned most)
         : name_(name), backend_(name), stream_(backend_), at_(2 * std::size_t{most}, DTL_MEMORY_DEVICE, backend_),
-          sum_(most, DTL_MEMORY_DEVICE, backend_)
+          sum_(most, DTL_MEMORY_DEVICE, backend_), kernel_(compiled(backend_))
     {
-        dtl_source_t source = DTL_SOURCE_INIT;
-        source.text = source_text, source.name = "potential";
-        dtl_module_t module;
-        dtl::check(dtl_module_compile(backend_.get(), 0, &source, &module));
-        const dtl_status_t found = dtl_kernel_get(module, "potential", "ppI", &kernel_);
-        DTL_IGNORE(dtl_module_destroy(module)); // the kernel keeps what it needs
-        dtl::check(found);
     }
     place(const place &) = delete;
-    ~place() { DTL_IGNORE(dtl_kernel_destroy(kernel_)); }
 
     const char *name() const { return name_; }
     dtl_resource_t resource() { return {stream_.get().id, this}; }
@@ -95,8 +94,8 @@ class place {
     const char *name_;
     dtl::backend_ref backend_;
     dtl::stream stream_;
-    dtl_kernel_t kernel_{};
     dtl::buffer<float> at_, sum_;
+    dtl::kernel kernel_;
 };
 
 // Lets the policy find out, and then work: which place it takes.

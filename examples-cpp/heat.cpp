@@ -86,11 +86,11 @@ result solve(dtl::comm_ref comm, int cells)
     constexpr double limit = 1e-7; // of a cell's change in one step
     result r;
     const int rank = comm.rank();
-    std::vector<int32_t> place(2), neighbours(4);
-    dtl::check(dtl_cart_dims(comm.size(), r.dims.data(), 2));
-    dtl::check(dtl_cart_coords(r.dims.data(), 2, rank, place.data()));
-    dtl::check(dtl_cart_shift(r.dims.data(), nullptr, 2, rank, 0, 1, &neighbours[0], &neighbours[1]));
-    dtl::check(dtl_cart_shift(r.dims.data(), nullptr, 2, rank, 1, 1, &neighbours[2], &neighbours[3]));
+    const dtl::cart_grid grid = dtl::cart_grid::of(comm.size(), {0, 0});
+    r.dims = {grid.dims()[0], grid.dims()[1]};
+    const std::vector<int32_t> place = grid.coords(rank);
+    const auto rows = grid.shift(rank, 0), columns = grid.shift(rank, 1);
+    const std::vector<int32_t> neighbours{rows.source.get(), rows.dest.get(), columns.source.get(), columns.dest.get()};
     const int row0 = first_of(cells, place[0], r.dims[0]), col0 = first_of(cells, place[1], r.dims[1]);
     tile now(first_of(cells, place[0] + 1, r.dims[0]) - row0, first_of(cells, place[1] + 1, r.dims[1]) - col0);
     for (int j = 0; place[0] == 0 && j < now.cols; j++) now.at(-1, j) = 100; // the hot side

@@ -35,21 +35,14 @@ DTL_KERNEL(heat, (DTL_GLOBAL const float*, now), (DTL_GLOBAL float*, next), (uns
 
 unsigned first_of(unsigned count, int part, int parts) { return unsigned(uint64_t{count} * part / parts); }
 
-// A kernel of the source, for the device that this thread uses.
-struct compiled {
-    dtl_kernel_t kernel{};
-    compiled(dtl::backend_ref backend, const char *name, const char *signature)
-    {
-        dtl_source_t source = DTL_SOURCE_INIT;
-        source.text = source_text, source.name = name;
-        dtl_module_t module;
-        dtl::check(dtl_module_compile(backend.get(), 0, &source, &module));
-        const dtl_status_t found = dtl_kernel_get(module, name, signature, &kernel);
-        dtl::check(found == DTL_SUCCESS ? dtl_module_destroy(module) : found);
-    }
-    compiled(const compiled &) = delete;
-    ~compiled() { DTL_IGNORE(dtl_kernel_destroy(kernel)); }
-};
+// The kernel of the source, for the device that this thread uses.
+dtl::kernel compiled(dtl::backend_ref backend)
+{
+    dtl::kernel_source source;
+    source.text = source_text, source.name = "heat";
+    return dtl::kernel_module(source, backend)
+        .kernel_of<const float *, float *, unsigned, unsigned, unsigned, unsigned>("heat");
+}
 
 class slab {
   public:
@@ -57,7 +50,7 @@ class slab {
         : width_(side + 2), rows_(first_of(side, rank + 1, size) - first_of(side, rank, size)),
           above_(rank > 0 ? rank - 1 : DTL_PROC_NULL), below_(rank + 1 < size ? rank + 1 : DTL_PROC_NULL),
           now_(cells(), DTL_MEMORY_DEVICE, backend), next_(cells(), DTL_MEMORY_DEVICE, backend), stream_(backend),
-          borders_(backend, DTL_EVENT_NO_TIMING), kernel_(backend, "heat", "ppIIII")
+          borders_(backend, dtl::event_flags::no_timing), kernel_(compiled(backend))
     {
         std::vector<float> begin(cells());
         // The hot side is the frame above the first row.
@@ -99,7 +92,7 @@ class slab {
         const dtl::grid blocks{(width_ + 15) / 16, (rows + 3) / 4};
         const float *const now = now_.data();
         float *const next = const_cast<float *>(next_.data());
-        stream_->launch(kernel_.kernel, blocks, dtl::block{16, 4}, now, next, width_, first, stride, rows);
+        stream_->launch(kernel_, blocks, dtl::block{16, 4}, now, next, width_, first, stride, rows);
     }
 
     unsigned width_, rows_; // cells of a row, its two fixed ends included; rows of this rank, without the frame's two
@@ -107,7 +100,7 @@ class slab {
     dtl::buffer<float> now_, next_;
     dtl::stream stream_;
     dtl::event borders_;
-    compiled kernel_;
+    dtl::kernel kernel_;
 };
 
 // The largest difference to the same by one loop.

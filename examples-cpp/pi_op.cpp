@@ -1,7 +1,7 @@
 // pi_op: pi by numerical integration, summed with an operation of our own.
 //
 // A plain sum of many small terms loses digits. Here a partial result is a pair (sum, what was lost in
-// rounding); a dtype of 16 bytes carries it and an operation adds two of them, exactly enough.
+// rounding). The struct is an element type of its own, and a lambda adds two of them, exactly enough.
 //
 // Build: c++ -std=c++17 pi_op.cpp $(pkg-config --cflags --libs libdtl) -o pi_op
 // Run:   dtlrun -n 4 ./pi_op
@@ -30,20 +30,8 @@ struct pair {
 
 } // namespace
 
-// inout[i] = in[i] + inout[i], as dtl_op_fn_t wants it.
-extern "C" {
-static void add_pairs(const void *in, void *inout, uint64_t count, dtl_dtype_t, void *)
-{
-    const auto *left = static_cast<const pair *>(in);
-    auto *right = static_cast<pair *>(inout);
-    for (uint64_t i = 0; i < count; i++) {
-        pair both = left[i];
-        both.add(right[i].sum);
-        both.lost += right[i].lost;
-        right[i] = both;
-    }
-}
-}
+// A pair is an element of messages and reductions.
+template <> inline constexpr bool dtl::is_element<pair> = true;
 
 namespace {
 
@@ -52,11 +40,14 @@ int run()
     const dtl::library library;
     const dtl::comm_ref world;
     const int rank = world.rank(), size = world.size();
-    dtl_dtype_t pair_type = 0;
-    dtl_reduce_op_t pair_sum = 0;
-    dtl::check(dtl_dtype_create(sizeof(pair), "pair", &pair_type));
-    // Not DTL_OP_COMMUTES: what is lost is itself rounded, so a + b and b + a differ in the last bits.
-    dtl::check(dtl_op_create(add_pairs, nullptr, 0, "pair_sum", &pair_sum));
+    // Without op_flags::commutes: the loss is itself rounded, so a + b and b + a differ in the last bits.
+    const auto add_pairs = [](const pair &lower, const pair &upper) {
+        pair both = lower;
+        both.add(upper.sum);
+        both.lost += upper.lost;
+        return both;
+    };
+    const dtl::user_op<pair> pair_sum(add_pairs, "pair_sum");
 
     // The integral of 4 / (1 + x^2) from 0 to 1, by the midpoint rule.
     const double pi = 3.14159265358979323846, step = 1.0 / steps;
@@ -67,8 +58,8 @@ int run()
         mine.add(term);
         plain += term;
     }
-    dtl::check(dtl_comm_allreduce(world.get(), &mine, &total, 1, pair_type, pair_sum));
-    const double plain_total = world.allreduce(plain, DTL_OP_SUM);
+    world.allreduce(&mine, &total, 1, pair_sum);
+    const double plain_total = world.allreduce(plain, dtl::ops::sum);
 
     const double ours = (total.sum + total.lost) * step;
     const bool good = std::fabs(ours - pi) < 1e-14;
@@ -76,8 +67,6 @@ int run()
         std::printf("%d ranks: pi is %.16f (error %.1e; with a plain sum %.1e): %s\n", size, ours, ours - pi,
                     plain_total * step - pi, good ? "correct" : "WRONG");
     }
-    dtl::check(dtl_op_destroy(pair_sum));
-    dtl::check(dtl_dtype_destroy(pair_type));
     return good ? 0 : 1;
 }
 

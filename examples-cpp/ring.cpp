@@ -13,19 +13,19 @@
 
 namespace {
 
-constexpr int32_t tag_token = 1, tag_shift = 2;
+// Types of their own: a rank in the place of a tag does not compile.
+constexpr dtl::tag tag_token{1}, tag_shift{2};
 
 struct ring {
-    dtl_comm_t comm;
-    int32_t rank, size, next, previous;
+    dtl::comm_ref comm;
+    int rank, size;
+    dtl::rank next, previous;
 };
 
-ring make_ring(dtl_comm_t comm)
+ring make_ring(dtl::comm_ref comm)
 {
-    int32_t rank = 0, size = 0;
-    dtl::check(dtl_comm_rank(comm, &rank));
-    dtl::check(dtl_comm_size(comm, &size));
-    return {comm, rank, size, (rank + 1) % size, (rank + size - 1) % size};
+    const int rank = comm.rank(), size = comm.size();
+    return {comm, rank, size, dtl::rank{(rank + 1) % size}, dtl::rank{(rank + size - 1) % size}};
 }
 
 // One token visits every rank in turn, and each adds its number.
@@ -36,12 +36,12 @@ int64_t pass_token(const ring &r)
         return token; // nobody to send to: a blocking send to oneself would wait for ever
     }
     if (r.rank != 0) {
-        dtl::check(dtl_comm_recv(r.comm, &token, 1, DTL_DTYPE_INT64, r.previous, tag_token, nullptr));
+        r.comm.recv(&token, 1, r.previous, tag_token);
         token += r.rank;
     }
-    dtl::check(dtl_comm_send(r.comm, &token, 1, DTL_DTYPE_INT64, r.next, tag_token));
+    r.comm.send(&token, 1, r.next, tag_token);
     if (r.rank == 0) {
-        dtl::check(dtl_comm_recv(r.comm, &token, 1, DTL_DTYPE_INT64, r.previous, tag_token, nullptr));
+        r.comm.recv(&token, 1, r.previous, tag_token);
     }
     return token;
 }
@@ -50,15 +50,13 @@ int64_t pass_token(const ring &r)
 int64_t shift_all(const ring &r)
 {
     int64_t mine = r.rank, sum = r.rank;
-    for (int32_t step = 1; step < r.size; step++) {
+    for (int step = 1; step < r.size; step++) {
         int64_t received = -1;
-        dtl_request_t requests[2];
-        dtl_recv_info_t infos[2];
-        dtl::check(
-            dtl_comm_irecv(r.comm, &received, 1, DTL_DTYPE_INT64, r.previous, tag_shift, &requests[0]));
-        dtl::check(dtl_comm_isend(r.comm, &mine, 1, DTL_DTYPE_INT64, r.next, tag_shift, &requests[1]));
-        dtl::check(dtl_request_wait_all(requests, 2, DTL_TIMEOUT_INFINITE, infos));
-        if (infos[0].source != r.previous || infos[0].size_bytes != sizeof received) {
+        dtl::request receive = r.comm.irecv(&received, 1, r.previous, tag_shift);
+        dtl::request send = r.comm.isend(&mine, 1, r.next, tag_shift);
+        send.wait();
+        const dtl_recv_info_t info = receive.wait();
+        if (info.source != r.previous.get() || dtl::count_of<int64_t>(info) != 1) {
             throw std::runtime_error("a message of the wrong source or size");
         }
         mine = received;
@@ -70,15 +68,14 @@ int64_t shift_all(const ring &r)
 int run()
 {
     const dtl::library library;
-    const ring r = make_ring(DTL_COMM_WORLD);
+    const ring r = make_ring(dtl::comm_ref());
     const int64_t expected = int64_t{r.size} * (r.size - 1) / 2;
     const int64_t token = pass_token(r);
     const int64_t sum = shift_all(r);
-    const int32_t good = sum == expected && (r.rank != 0 || token == expected);
-    int32_t all_good = 0;
-    dtl::check(dtl_comm_allreduce(r.comm, &good, &all_good, 1, DTL_DTYPE_INT32, DTL_OP_MIN));
+    const int good = sum == expected && (r.rank != 0 || token == expected);
+    const bool all_good = r.comm.allreduce(good, dtl::ops::min) != 0;
     if (r.rank == 0) {
-        std::printf("%d ranks: the token came back as %lld, every shift sum is %lld: %s\n", int{r.size},
+        std::printf("%d ranks: the token came back as %lld, every shift sum is %lld: %s\n", r.size,
                     static_cast<long long>(token), static_cast<long long>(sum),
                     all_good ? "correct" : "WRONG");
     }

@@ -42,7 +42,7 @@ int run()
     for (int i = 0; i < rows.count(); i++) {
         for (int j = 0; j < all_cols; j++) a[size_t(i) * all_cols + j] = value(rows.begin + i, j);
     }
-    const double start = dtl_comm_wtime();
+    const double start = dtl::wtime();
     for (int round = 0; round < rounds; round++) {
         auto next = packed.begin();
         for (int r = 0; r < size; r++) {
@@ -54,8 +54,7 @@ int run()
             rcounts[r] = uint64_t(cols.count()) * share(all_rows, r, size).count();
         }
         // No places: the blocks lie one after the other.
-        dtl::check(dtl_comm_alltoallv(world.get(), packed.data(), scounts.data(), nullptr, arrived.data(),
-                                      rcounts.data(), nullptr, DTL_DTYPE_FLOAT64));
+        world.alltoallv(packed.data(), scounts.data(), nullptr, arrived.data(), rcounts.data(), nullptr);
         auto block = arrived.begin();
         for (int s = 0; s < size; s++) {
             const share theirs(all_rows, s, size);
@@ -64,7 +63,7 @@ int run()
             }
         }
     }
-    const double seconds = dtl_comm_wtime() - start;
+    const double seconds = dtl::wtime() - start;
 
     int32_t good = 1;
     for (int j = 0; j < cols.count(); j++) {

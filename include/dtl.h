@@ -733,6 +733,18 @@ const char *dtl_status_message(dtl_status_t status);
 /// none and returned the status of the last dtl_ call that failed inside it, the text of that call.
 const char *dtl_last_error(void);
 
+/// Fails with a status and an error text of the caller's, for bindings and for libraries over this
+/// one: `return dtl_error_set(DTL_ERROR_INVALID_ARGUMENT, "width is 0; ...");`
+///
+/// The text becomes the dtl_last_error of the calling thread. Works in every state.
+///
+/// @param[in] status A DTL_ERROR_ code.
+/// @param[in] text   What was wrong and what to do, in UTF-8. Copied.
+/// @return `status`. DTL_ERROR_INVALID_ARGUMENT, with a text about that, also if `status` is no
+///         DTL_ERROR_ code, or if `text` is not UTF-8. Threads: any. Equivalent:
+///         MPI_Add_error_string.
+DTL_NODISCARD dtl_status_t dtl_error_set(dtl_status_t status, const char *text);
+
 /// Sends log lines of `level` and below to a function. Works in every state.
 ///
 /// The level overrides DTL_LOG and dtl_config_t. The function runs in any thread, possibly in

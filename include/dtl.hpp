@@ -10,6 +10,9 @@
 //    Where it runs later, it becomes a status: that of a dtl::error, DTL_ERROR_OUT_OF_MEMORY of a
 //    std::bad_alloc, DTL_ERROR_CANCELED of anything else. A callback returns void or a dtl_status_t.
 //
+// These headers wrap every exported function (a test checks it). Ranks, tags, kinds and flags have
+// types of their own, and plain numbers work as well (dtl/strong.hpp).
+//
 // Rules of the functions (threads, ownership, statuses) are in dtl.h.
 #ifndef DTL_DTL_HPP
 #define DTL_DTL_HPP
@@ -17,16 +20,22 @@
 #include "dtl/error.hpp"
 
 #include "dtl/array.hpp"
+#include "dtl/attribute.hpp"
 #include "dtl/backend.hpp"
 #include "dtl/collectives.hpp"
 #include "dtl/comm.hpp"
+#include "dtl/copy.hpp"
 #include "dtl/dispatch.hpp"
+#include "dtl/dtype.hpp"
 #include "dtl/enums.hpp"
 #include "dtl/environment.hpp"
 #include "dtl/exec.hpp"
 #include "dtl/memory.hpp"
+#include "dtl/module.hpp"
 #include "dtl/policy.hpp"
 #include "dtl/request.hpp"
+#include "dtl/strong.hpp"
+#include "dtl/topology.hpp"
 #include "dtl/trace.hpp"
 #include "dtl/window.hpp"
 

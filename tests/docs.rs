@@ -2,7 +2,8 @@
 //! of decision records is complete.
 //!
 //! A block ```c is a complete program. `<!-- run: dtlrun -n 4 -->` in the preceding line is the
-//! command that starts it; a block ```text that follows it is its output. `<!-- plugin: libx.so
+//! command that starts it; a block ```text that follows it is its output. A block ```fortran runs
+//! only with such a line (`docs/fortran.rs`). `<!-- plugin: libx.so
 //! -->` before a block makes it a plugin file, which the later programs of the document find.
 //! Blocks with a file name (```c pi.c) and the commands beside them need an installed library:
 //! `tests/tutorial/run.py` runs those. `docs/blocks.rs` compiles blocks of other languages, and
@@ -18,6 +19,8 @@
 
 #[path = "docs/blocks.rs"]
 mod blocks;
+#[path = "docs/fortran.rs"]
+mod fortran;
 #[path = "common/programs.rs"]
 mod programs;
 #[path = "docs/shell.rs"]
@@ -56,8 +59,8 @@ struct Program {
     expected: Option<String>,
 }
 
-/// Returns the C blocks of a document.
-fn programs(path: &Path) -> Vec<Program> {
+/// Returns the blocks of a document that begin with a line, for example "```c".
+fn programs_in(path: &Path, fence: &str) -> Vec<Program> {
     let text = std::fs::read_to_string(path).unwrap();
     let mut found: Vec<Program> = Vec::new();
     let mut lines = text.lines().enumerate().peekable();
@@ -73,7 +76,7 @@ fn programs(path: &Path) -> Vec<Program> {
             ranks = Some(rest.trim_end_matches(" -->").to_owned());
         } else if let Some(rest) = line.strip_prefix("<!-- plugin: ") {
             plugin = Some(rest.trim_end_matches(" -->").to_owned());
-        } else if line == "```c" {
+        } else if line == fence {
             let source = body(&mut lines);
             let place = format!("{}:{}", path.strip_prefix(root()).unwrap().display(), number + 1);
             while lines.peek().is_some_and(|(_, line)| line.is_empty()) {
@@ -137,9 +140,7 @@ impl Plugins {
             "-fvisibility=hidden",
         ]);
         cc.arg("-I").arg(root().join("include")).arg(&source).arg("-o").arg(&output);
-        let outcome = cc.output().unwrap();
-        let complaints = String::from_utf8_lossy(&outcome.stderr);
-        assert!(outcome.status.success(), "{} does not compile:\n{complaints}", program.place);
+        compiled(&mut cc, &program.place);
         std::fs::set_permissions(&output, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 }
@@ -158,10 +159,15 @@ fn compile(program: &Program, stage: &Path) -> PathBuf {
         .arg(root().join("include"));
     cc.arg(&source).arg("-o").arg(&output).arg("-L").arg(stage).arg("-ldl").arg("-ldtl");
     cc.arg(format!("-Wl,-rpath,{}", stage.display()));
-    let outcome = cc.output().unwrap();
-    let complaints = String::from_utf8_lossy(&outcome.stderr);
-    assert!(outcome.status.success(), "{} does not compile:\n{complaints}", program.place);
+    compiled(&mut cc, &program.place);
     output
+}
+
+/// Runs a compiler. Panics with its messages if it fails.
+fn compiled(compiler: &mut Command, place: &str) {
+    let outcome = compiler.output().unwrap();
+    let complaints = String::from_utf8_lossy(&outcome.stderr);
+    assert!(outcome.status.success(), "{place} does not compile:\n{complaints}");
 }
 
 fn run(program: &Program, file: &Path, plugins: &Plugins) {
@@ -199,7 +205,7 @@ fn every_program_shown_compiles_and_runs() {
     let mut count = 0;
     for (document, path) in documents().iter().enumerate() {
         let plugins = Plugins::new(document);
-        for program in programs(path) {
+        for program in programs_in(path, "```c") {
             if let Some(name) = &program.plugin {
                 plugins.compile(&program, name);
                 continue;
@@ -235,11 +241,16 @@ fn every_link_leads_somewhere() {
     assert!(broken.is_empty(), "links to nothing: {broken:#?}");
 }
 
-/// Checks that the page for MPI users names only existing functions, and covers all functions that
-/// the serial stubs of two large MPI codes declare.
+/// Checks that the pages for MPI users name only existing functions, and cover all functions that
+/// the serial stubs of two large MPI codes declare. mpi_f08 has other names for the removed ones.
 #[test]
 fn the_way_from_mpi_is_complete() {
-    let page = std::fs::read_to_string(root().join("docs/how-to/from-mpi.md")).unwrap();
+    from_mpi_is_complete("from-mpi.md", "Type_hvector Type_struct Address");
+    from_mpi_is_complete("from-mpi-f08.md", "Type_create_hvector Type_create_struct Get_address");
+}
+
+fn from_mpi_is_complete(name: &str, renamed: &str) {
+    let page = std::fs::read_to_string(root().join("docs/how-to").join(name)).unwrap();
     let headers: String = ["dtl.h", "dtl_select.h", "dtl_backend.h", "dtl_rdma.h", "dtl_mpi.h"]
         .iter()
         .map(|name| std::fs::read_to_string(root().join("include").join(name)).unwrap())
@@ -255,19 +266,20 @@ fn the_way_from_mpi_is_complete() {
         })
         .filter(|word| !files.contains(word) && **word != "DTL_" && **word != "DTL_TIMEOUT")
         .collect();
-    assert!(unknown.is_empty(), "not in the headers: {unknown:?}");
+    assert!(unknown.is_empty(), "{name}: not in the headers: {unknown:?}");
     let stubs = "Init Initialized Finalize Finalized Get_version Get_library_version Abort Wtime Wtick Get_processor_name Comm_rank Comm_size \
         Comm_dup Comm_split Comm_split_type Comm_free Comm_group Comm_create Comm_c2f Comm_f2c Group_incl \
         Group_free Cart_create Cart_get Cart_rank Cart_shift Send Rsend Irsend Recv Sendrecv Isend Irecv \
         Send_init Recv_init Startall Request_free Probe Iprobe Get_count Wait Test Waitall Waitany Testall \
         Barrier Bcast Reduce Allreduce Scan Reduce_scatter Gather Gatherv Scatter Scatterv Allgather \
-        Allgatherv Alltoall Alltoallv Op_create Op_free Type_size Type_contiguous Type_vector Type_hvector \
-        Type_struct Type_commit Type_free Address Info_create Info_free";
+        Allgatherv Alltoall Alltoallv Op_create Op_free Type_size Type_contiguous Type_vector \
+        Type_commit Type_free Info_create Info_free";
     let missing: Vec<_> = stubs
         .split_whitespace()
+        .chain(renamed.split_whitespace())
         .filter(|name| !words.contains(format!("MPI_{name}").as_str()))
         .collect();
-    assert!(missing.is_empty(), "not on the page: {missing:?}");
+    assert!(missing.is_empty(), "{name}: not on the page: {missing:?}");
 }
 
 /// Checks that the page on collectives has the rows of the table in the code, in the same order.

@@ -45,7 +45,7 @@ endforeach()
 python_test(page 1 "${python}" "${python_sources}/page.py" "${top}/docs/how-to/from-mpi4py.md" "${dtlrun}")
 python_test(install 1 "${python_sources}/install.sh" "${CMAKE_BINARY_DIR}" "${python}")
 # mypy reads the sources: it does not report errors of installed packages.
-file(GLOB python_typed "${top}/examples-python/*.py")
+file(GLOB python_typed "${top}/examples-python/*.py" "${top}/tests/languages/*.py")
 python_test(types 1 "${python}" -m mypy --strict --cache-dir "${python_work}/mypy" dtl ${python_typed})
 set_tests_properties(tests/python/types PROPERTIES WORKING_DIRECTORY "${top}/bindings/python" ENVIRONMENT MYPYPATH=.)
 python_test(style 1 "${python_sources}/style.sh" "${python_work}/venv/bin/ruff")

@@ -54,6 +54,8 @@ const MAX_TEST_LINES: usize = 670;
 
 #[path = "tidy/budgets.rs"]
 mod budgets;
+#[path = "tidy/cpp.rs"]
+mod cpp;
 #[path = "tidy/entries.rs"]
 mod entries;
 #[path = "tidy/glossary.rs"]
@@ -135,7 +137,8 @@ fn all_sources() -> Vec<File> {
 /// Returns all files that people write: code, scripts, documents.
 fn all_texts() -> Vec<File> {
     let mut found = sources();
-    let endings = [".rs", ".c", ".h", ".hpp", ".cpp", ".sh", ".cmake", ".md", "CMakeLists.txt"];
+    let endings =
+        [".rs", ".c", ".h", ".hpp", ".cpp", ".f90", ".sh", ".cmake", ".md", "CMakeLists.txt"];
     for folder in [
         "include",
         "tests",
@@ -146,6 +149,7 @@ fn all_texts() -> Vec<File> {
         "benches",
         "examples-c",
         "examples-cpp",
+        "examples-fortran",
         "examples-plugins",
         "mpi",
     ] {
@@ -366,6 +370,8 @@ fn files_are_short() {
         let generated = is_header
             || path == "bindings/rust/dtl-sys/src/items.rs"
             || path == "bindings/python/raw/cdef.h"
+            || path == "bindings/fortran/dtl_c.f90"
+            || path == "bindings/fortran/dtl.f90"
             || path == "docs/explanation/performance.md";
         let known = LONG_FILES.iter().any(|(path, _)| *path == file.path);
         let limit = if file.is_test() { MAX_TEST_LINES } else { MAX_LINES };
@@ -387,7 +393,7 @@ fn files_say_what_they_are() {
         let start = if file.path.ends_with(".rs") {
             &["//!"][..]
         } else {
-            &["/*", "//", "# ", "#ifdef", "<!--"][..]
+            &["/*", "//", "! ", "# ", "#ifdef", "<!--"][..]
         };
         if !start.iter().any(|start| text.starts_with(start)) {
             findings.push(format!(

@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 # program package: the program tells whether the package is needed.
 build_packages=(gcc:gcc ld:binutils cmake:cmake make:make curl:curl)
-test_packages=(g++:g++ patch:patch clang:clang pkg-config:pkg-config mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin
+test_packages=(g++:g++ gfortran:gfortran patch:patch clang:clang pkg-config:pkg-config mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin
                mpicc.mpich:libmpich-dev mpirun.mpich:mpich unshare:util-linux valgrind:valgrind ip:iproute2
                ucx_perftest:ucx-utils python3-config:python3-dev)
 # Not programs: a file of each tells.

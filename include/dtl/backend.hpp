@@ -3,7 +3,9 @@
 #define DTL_BACKEND_HPP
 
 #include "error.hpp"
+#include "strong.hpp"
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,7 +22,34 @@ class library {
     library(const library &) = delete;
     library &operator=(const library &) = delete;
     ~library() { DTL_IGNORE(dtl_finalize()); }
+
+    /// Makes the library usable in a child that was forked from a process that used it:
+    /// `const dtl::library mine = dtl::library::after_fork();`. Objects of the parent are stale in
+    /// the child; their destructors do no harm. Throws DTL_ERROR_INVALID_STATE if this is no such
+    /// child, or another thread was inside the library at the fork.
+    static library after_fork() { return library(forked{}); }
+
+  private:
+    struct forked {};
+    explicit library(forked) { check(dtl_init_after_fork()); }
 };
+
+/// Version of the library that is loaded; DTL_VERSION_MAJOR and its fellows are those of the
+/// header.
+struct library_version {
+    int major, minor, patch;
+    /// DTL_ABI_VERSION of the library.
+    uint32_t abi;
+    /// "major.minor.patch". Valid until the process ends.
+    std::string_view text;
+};
+
+/// Returns the version of the library that is loaded. Works in every state of the library.
+inline library_version version() noexcept
+{
+    return {dtl_version_major(), dtl_version_minor(), dtl_version_patch(),
+            dtl_library_abi_version(), dtl_version_string()};
+}
 
 /// Receives the log as long as it lives; afterwards lines go to standard error again. Exceptions of
 /// the function are swallowed. Let it outlive the threads that use the library.
@@ -28,7 +57,7 @@ class log_sink {
   public:
     using function = std::function<void(int level, std::string_view text)>;
 
-    explicit log_sink(function receiver, int level = DTL_LOG_INFO)
+    explicit log_sink(function receiver, detail::enum_or_plain<log_level> level = log_level::info)
         : receiver_(std::make_unique<function>(std::move(receiver)))
     {
         check(dtl_log_set_callback(&receive, receiver_.get(), level));
@@ -55,6 +84,17 @@ inline std::string explain()
 {
     return detail::text_of(dtl_explain);
 }
+
+/// Memory of a device in bytes; 0 = the backend does not know.
+struct device_memory {
+    uint64_t free_bytes, total_bytes;
+};
+
+/// Priorities that a device has for streams: greatest <= 0 <= least. Lower numbers are higher
+/// priorities. Both are 0 if it has only one.
+struct stream_priorities {
+    int32_t least, greatest;
+};
 
 /// View of a backend. Default: the calling thread's current one.
 class backend_ref {
@@ -102,6 +142,16 @@ class backend_ref {
         uint64_t loaded = 0;
         check(dtl_backend_load_dir(folder, &loaded));
         return loaded;
+    }
+
+    /// Registers the backends of a plugin that is linked into the program, and returns the first of
+    /// them. If they are registered already, nothing changes. Any thread may call; one loads at a
+    /// time.
+    static backend_ref register_plugin(dtl_plugin_entry_fn_t entry)
+    {
+        dtl_backend_t backend;
+        check(dtl_plugin_register(entry, &backend));
+        return backend;
     }
 
     dtl_backend_t get() const noexcept { return handle_; }
@@ -161,6 +211,63 @@ class backend_ref {
         return info;
     }
 
+    /// Returns the free and total memory of a device.
+    device_memory memory_of(int device) const
+    {
+        device_memory memory{};
+        check(dtl_device_memory_info(handle_, device, &memory.free_bytes, &memory.total_bytes));
+        return memory;
+    }
+
+    /// Blocks until all work on a device is complete; throws the first failure.
+    void synchronize(int device = 0) const
+    {
+        check(dtl_device_wait(handle_, device, DTL_TIMEOUT_INFINITE));
+    }
+
+    /// Waits at most this long for the work on a device; false = it is not complete.
+    bool wait_for(int device, std::chrono::nanoseconds limit) const
+    {
+        return detail::done_in_time(dtl_device_wait(handle_, device, detail::nanoseconds(limit)));
+    }
+
+    /// Returns the range of the priorities of streams on a device.
+    stream_priorities priorities_of(int device) const
+    {
+        stream_priorities range{};
+        check(dtl_stream_priority_range(handle_, device, &range.least, &range.greatest));
+        return range;
+    }
+
+    /// Returns the number and size of the live allocations.
+    dtl_mem_stats_t memory_stats() const
+    {
+        dtl_mem_stats_t stats = DTL_MEM_STATS_INIT;
+        check(dtl_mem_stats(handle_, &stats));
+        return stats;
+    }
+
+    /// Returns cached free memory to the system; see dtl_mem_trim for what is cached.
+    void trim_memory() const { check(dtl_mem_trim(handle_)); }
+
+    /// Runs the quick conformance tests in this process, which a broken backend may crash. Throws
+    /// the status of the first check that failed; the text names the check.
+    ///
+    /// @param report  If not null, gets one line per check, "ok", "skipped" or "failed", also when
+    ///                the call throws.
+    void self_test(std::string *report = nullptr) const
+    {
+        std::string lines(65536, '\0'); // 4096 are enough for a backend without failures
+        uint64_t length = 0;
+        const dtl_status_t status = dtl_backend_self_test(handle_, &lines[0], lines.size(),
+                                                          &length);
+        if (report != nullptr) {
+            lines.resize(length < lines.size() ? length : 0); // longer: nothing was written
+            *report = std::move(lines);
+        }
+        check(status);
+    }
+
   private:
     dtl_backend_t handle_{};
 };
@@ -184,7 +291,8 @@ inline std::vector<dtl_plugin_info_t> plugins()
 /// library still calls its slots.
 class registered_backend {
   public:
-    registered_backend(const char *name, const dtl_backend_vtable_t &table, void *self, uint64_t flags = 0)
+    registered_backend(const char *name, const dtl_backend_vtable_t &table, void *self,
+                       detail::enum_or_plain<backend_flags> flags = backend_flags::none)
     {
         dtl_backend_t backend;
         check(dtl_backend_register(name, &table, self, flags, &backend));

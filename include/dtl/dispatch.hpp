@@ -91,7 +91,7 @@ class dispatcher_ref {
     /// Registers function(const dtl_dispatch_query_t &), which returns void or a dtl_status_t and may throw.
     template <class F>
     registration add(const char *name, const std::vector<dtl_dispatch_key_t> &keys, F &&function,
-                     std::uint64_t flags = 0) const
+                     detail::enum_or_plain<dispatch_flags> flags = dispatch_flags::none) const
     {
         using body = functions<std::decay_t<F>, std::nullptr_t>;
         return add_made(name, keys, std::make_unique<body>(body{std::forward<F>(function), nullptr}), flags, 0);
@@ -200,7 +200,10 @@ class dispatcher_ref {
 /// A dispatcher of the program's own, destroyed at the end of the scope with all that is registered.
 class dispatcher : public dispatcher_ref {
   public:
-    explicit dispatcher(std::uint64_t flags = 0) : dispatcher_ref(make(flags)) {}
+    explicit dispatcher(detail::enum_or_plain<dispatcher_flags> flags = dispatcher_flags::none)
+        : dispatcher_ref(make(flags))
+    {
+    }
     dispatcher(const dispatcher &) = delete;
     dispatcher &operator=(const dispatcher &) = delete;
     ~dispatcher() { DTL_IGNORE(dtl_dispatcher_destroy(handle_)); }

@@ -37,6 +37,13 @@ void register_environment(const char *name, const char *version = nullptr,
     check(dtl_environment_register(&desc));
 }
 
+/// Removes an environment; those that depend on it can no longer be required. Throws DTL_ERROR_BUSY
+/// while it is required, DTL_ERROR_NOT_FOUND if there is none of that name.
+inline void unregister_environment(const char *name)
+{
+    check(dtl_environment_unregister(name));
+}
+
 /// An environment that is required as long as this lives.
 class environment {
   public:

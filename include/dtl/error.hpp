@@ -63,6 +63,17 @@ inline void check(dtl_status_t status)
     }
 }
 
+#ifndef DTL_IN_PLUGIN
+/// Records a failure for callers in C, for example of a library over libdtl: dtl_last_error returns
+/// `what` afterwards. `catch (const dtl::error &e) { return dtl::set_error(e.status(), e.what()); }`
+///
+/// @return `status`.
+inline dtl_status_t set_error(dtl_status_t status, const char *what) noexcept
+{
+    return dtl_error_set(status, what);
+}
+#endif
+
 namespace detail {
 
 /// A time limit for a C call; what has passed already is 0.

@@ -43,7 +43,8 @@ class event_ref {
 /// An event of a backend's.
 class event {
   public:
-    explicit event(backend_ref backend = {}, uint64_t flags = 0)
+    explicit event(backend_ref backend = {},
+                   detail::enum_or_plain<event_flags> flags = event_flags::none)
     {
         dtl_event_t handle;
         check(dtl_event_create(backend.get(), flags, &handle));
@@ -78,15 +79,20 @@ class kernel_ref {
     dtl_kernel_t handle_;
 };
 
-/// A kernel made from a C function, which must not throw; `user` must live as long as its launches.
+/// A kernel: made from a C function, or taken from a dtl::kernel_module.
 class kernel {
   public:
+    /// Makes a kernel from a C function, which must not throw; `user` must live as long as its
+    /// launches.
     explicit kernel(dtl_kernel_fn_t function, void *user = nullptr, backend_ref backend = {})
     {
         dtl_kernel_t handle;
         check(dtl_kernel_from_function(backend.get(), function, user, &handle));
         handle_.reset(handle);
     }
+
+    /// Takes over a kernel that C functions made.
+    explicit kernel(dtl_kernel_t handle) noexcept : handle_(handle) {}
 
     dtl_kernel_t get() const noexcept { return handle_.get(); }
     operator kernel_ref() const noexcept { return handle_.get(); }
@@ -261,9 +267,11 @@ class stream {
 /// Runs functions and loops on the host.
 class executor {
   public:
-    /// @param kind  DTL_EXECUTOR_…; 0 = the backend's own, else a pool.
+    /// @param kind  An executor_kind, or DTL_EXECUTOR_…; 0 = the backend's own, else a pool.
     /// @param threads  of a pool; 0 = chosen.
-    explicit executor(uint32_t kind = 0, uint32_t threads = 0, backend_ref backend = {})
+    explicit executor(detail::enum_or_plain<executor_kind> kind = executor_kind::automatic,
+                      uint32_t threads = 0,
+                      backend_ref backend = {})
     {
         dtl_executor_desc_t desc = DTL_EXECUTOR_DESC_INIT;
         desc.kind = kind;

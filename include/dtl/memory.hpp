@@ -4,11 +4,53 @@
 
 #include "backend.hpp"
 #include "enums.hpp"
+#include "views.hpp"
 
 #include <cstddef>
 #include <limits>
+#include <unistd.h>
+#include <vector>
 
 namespace dtl {
+
+/// Memory of a device as a dma-buf: a file descriptor through which drivers of other devices (RDMA
+/// adapters, other GPUs) access it. The destructor closes the descriptor. The memory must not be
+/// freed while something still uses it.
+class dma_buf {
+  public:
+    /// Exports `size_bytes` bytes from `first` on, which is inside an allocation of a backend that
+    /// exports dma-bufs. Others throw DTL_ERROR_NOT_SUPPORTED.
+    dma_buf(const void *first, uint64_t size_bytes)
+    {
+        check(dtl_mem_export_dmabuf(first, size_bytes, &fd_, &offset_));
+    }
+    dma_buf(dma_buf &&other) noexcept : fd_(other.release()), offset_(other.offset_) {}
+    dma_buf &operator=(dma_buf &&other) noexcept
+    {
+        std::swap(fd_, other.fd_);
+        std::swap(offset_, other.offset_);
+        return *this;
+    }
+    dma_buf(const dma_buf &) = delete;
+    dma_buf &operator=(const dma_buf &) = delete;
+    ~dma_buf()
+    {
+        if (fd_ >= 0) {
+            ::close(fd_);
+        }
+    }
+
+    /// Returns the descriptor; the object keeps it.
+    int fd() const noexcept { return fd_; }
+    /// Returns where the exported memory begins in the dma-buf, in bytes.
+    uint64_t offset_bytes() const noexcept { return offset_; }
+    /// Gives the descriptor away; the caller closes it.
+    int release() noexcept { return std::exchange(fd_, -1); }
+
+  private:
+    int32_t fd_ = -1;
+    uint64_t offset_ = 0;
+};
 
 /// Memory for `size()` elements on a backend's current device. Not initialised. Host code may touch
 /// the elements only if the kind is accessible to the host (DTL_MEMORY_HOST and PINNED always are).
@@ -41,6 +83,36 @@ template <class T> class buffer {
         own(first, backend);
         size_ = static_cast<std::size_t>(bytes / sizeof(T));
     }
+
+    /// Allocates DTL_MEMORY_DEVICE memory and copies `size` elements of the host into it. Blocks
+    /// until the copy is complete.
+    static buffer to_device(const T *host, std::size_t size, backend_ref backend = {})
+    {
+        buffer made;
+        if (size > 0) {
+            void *first = nullptr;
+            check(dtl_mem_to_device(backend.get(), host, detail::bytes_of<T>(size), &first));
+            made.own(first, backend);
+            made.size_ = size;
+        }
+        return made;
+    }
+
+    /// Copies all elements into a vector, whatever the buffer's kind. Blocks until the copy is
+    /// complete.
+    std::vector<T> to_host() const
+    {
+        static_assert(!std::is_same_v<T, bool>,
+                      "a std::vector<bool> has no elements of its own: use copy_to");
+        std::vector<T> host(size_);
+        if (size_ > 0) {
+            check(dtl_mem_to_host(backend_, data_, host.data(), size_bytes()));
+        }
+        return host;
+    }
+
+    /// Exports the memory to drivers of other devices; see dtl::dma_buf.
+    [[nodiscard]] dma_buf export_dma_buf() const { return dma_buf(data_, size_bytes()); }
 
     /// What other processes of the node make a buffer of this memory from: plain data, to be sent as bytes. Of
     /// buffers whose kind can be exported (the host's: DTL_MEMORY_SHARED).
@@ -156,7 +228,9 @@ class registered : public detail::announced<dtl_mem_unregister_host> {
 /// device and kind for the lifetime of this object. The program keeps ownership. See dtl_mem_adopt.
 class adopted : public detail::announced<dtl_mem_release> {
   public:
-    adopted(void *first, uint64_t size_bytes, dtl_enum_word_t kind, backend_ref backend = {}, int32_t device = 0)
+    adopted(void *first, uint64_t size_bytes, detail::word_of<DTL_ENUM_MEMORY> kind,
+            backend_ref backend = {},
+            int32_t device = 0)
         : announced((check(dtl_mem_adopt(backend.get(), device, kind, first, size_bytes)), first), backend)
     {
     }

@@ -1,67 +1,16 @@
-// Requests and probed messages of the C++ face, and the dtype of an element type. Part of dtl.hpp.
+// Requests and probed messages of the C++ face. Part of dtl.hpp.
 #ifndef DTL_REQUEST_HPP
 #define DTL_REQUEST_HPP
 
+#include "dtype.hpp"
 #include "memory.hpp"
 
 #include <chrono>
-#include <complex>
 #include <cstddef>
 #include <optional>
 #include <vector>
 
 namespace dtl {
-
-/// A dtype. It converts to the number that C takes, and not to an operation.
-class element_type {
-  public:
-    constexpr explicit element_type(dtl_dtype_t number) noexcept : number_(number) {}
-    constexpr operator dtl_dtype_t() const noexcept { return number_; }
-
-  private:
-    dtl_dtype_t number_;
-};
-
-/// An operation of a reduction: one of `ops`, a constant of dtl.h or one of dtl_op_create. A dtype does not convert to it.
-class reduce_op {
-  public:
-    constexpr reduce_op(dtl_reduce_op_t number) noexcept : number_(number) {}
-    reduce_op(element_type) = delete;
-    constexpr operator dtl_reduce_op_t() const noexcept { return number_; }
-
-  private:
-    dtl_reduce_op_t number_;
-};
-
-namespace ops {
-inline constexpr reduce_op sum{DTL_OP_SUM}, prod{DTL_OP_PROD}, min{DTL_OP_MIN}, max{DTL_OP_MAX}, land{DTL_OP_LAND},
-    lor{DTL_OP_LOR}, band{DTL_OP_BAND}, bor{DTL_OP_BOR}, lxor{DTL_OP_LXOR}, bxor{DTL_OP_BXOR},
-    minloc{DTL_OP_MINLOC}, maxloc{DTL_OP_MAXLOC}, replace{DTL_OP_REPLACE}, no_op{DTL_OP_NO_OP};
-}
-
-/// The number of an element type's dtype: dtype<double>() is DTL_DTYPE_FLOAT64.
-template <class T> constexpr dtl_dtype_t dtype()
-{
-    constexpr bool complex64 = std::is_same_v<T, std::complex<float>>;
-    constexpr bool complex128 = std::is_same_v<T, std::complex<double>>;
-    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::byte> || complex64 || complex128,
-                  "no dtype for this type: send it as bytes, or give count and dtype to the C function");
-    static_assert(sizeof(T) <= 8 || complex128, "no dtype for this type");
-    if constexpr (complex64 || complex128) {
-        return complex64 ? DTL_DTYPE_COMPLEX64 : DTL_DTYPE_COMPLEX128;
-    } else if constexpr (std::is_same_v<T, std::byte>) {
-        return DTL_DTYPE_BYTE;
-    } else if constexpr (std::is_same_v<T, bool>) {
-        return DTL_DTYPE_BOOL;
-    } else if constexpr (std::is_floating_point_v<T>) {
-        return sizeof(T) == 4 ? DTL_DTYPE_FLOAT32 : DTL_DTYPE_FLOAT64;
-    } else {
-        // INT8, 16, 32, 64 are 0 … 3, their unsigned twins 4 … 7.
-        constexpr dtl_dtype_t width = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
-        return (std::is_signed_v<T> ? DTL_DTYPE_INT8 : DTL_DTYPE_UINT8) + width;
-    }
-}
-template <class T> inline constexpr element_type dtype_of{dtype<T>()};
 
 /// Elements of a received message: `count_of<double>(world.recv(data, 100))`.
 template <class T> uint64_t count_of(const dtl_recv_info_t &info) noexcept
@@ -74,6 +23,9 @@ namespace detail {
 /// cannot be withdrawn: it is waited for.
 inline void abandon(dtl_request_t request) noexcept
 {
+    if (request.id == 0) {
+        return;
+    }
     if (dtl_request_destroy(request) == DTL_ERROR_BUSY) {
         DTL_IGNORE(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, nullptr));
     }
@@ -86,12 +38,15 @@ class request {
   public:
     request() noexcept = default;
     explicit request(dtl_request_t handle) noexcept : handle_(handle) {}
-    request(request &&other) noexcept : handle_(other.release()) {}
+    /// @param is_send  It is known to be a send, so there is nothing to report of what it received.
+    request(dtl_request_t handle, bool is_send) noexcept : handle_(handle), is_send_(is_send) {}
+    request(request &&other) noexcept : handle_(other.release()), is_send_(other.is_send_) {}
     request &operator=(request &&other) noexcept
     {
         if (this != &other) {
             abandon();
             handle_ = other.release();
+            is_send_ = other.is_send_;
         }
         return *this;
     }
@@ -103,10 +58,14 @@ class request {
     dtl_request_t release() noexcept { return std::exchange(handle_, dtl_request_t{}); }
     explicit operator bool() const noexcept { return handle_.id != 0; }
 
-    /// Waits; what the receive got.
+    /// Waits; what the receive got. All zero for a send.
     dtl_recv_info_t wait()
     {
-        dtl_recv_info_t info{};
+        if (is_send_) {
+            check(dtl_request_wait(release(), DTL_TIMEOUT_INFINITE, nullptr));
+            return {};
+        }
+        dtl_recv_info_t info; // every field is written, or check throws
         check(dtl_request_wait(release(), DTL_TIMEOUT_INFINITE, &info));
         return info;
     }
@@ -142,6 +101,7 @@ class request {
     void abandon() noexcept { detail::abandon(release()); }
 
     dtl_request_t handle_{};
+    bool is_send_ = false;
 };
 
 /// A send or receive that is started again and again: `start`, `wait`, `start`, …
@@ -302,7 +262,7 @@ class message {
     template <class T> dtl_recv_info_t recv(T *data, uint64_t count)
     {
         dtl_recv_info_t info{};
-        check(dtl_comm_mrecv(release(), data, count, dtype_of<T>, &info));
+        check(dtl_comm_mrecv(release(), data, count, dtype<T>(), &info));
         return info;
     }
 
@@ -317,7 +277,7 @@ class message {
     template <class T> [[nodiscard]] request irecv(T *data, uint64_t count)
     {
         dtl_request_t handle;
-        check(dtl_comm_imrecv(release(), data, count, dtype_of<T>, &handle));
+        check(dtl_comm_imrecv(release(), data, count, dtype<T>(), &handle));
         return request(handle);
     }
 

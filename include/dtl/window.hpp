@@ -4,20 +4,11 @@
 
 #include "comm.hpp"
 
-#include <limits>
 #include <memory>
 
 namespace dtl {
 
 namespace detail {
-
-/// Bytes of elements. What no memory can hold stays so, and the C function refuses it (on all ranks, where it is
-/// collective).
-template <class T> constexpr uint64_t bytes_of(uint64_t count) noexcept
-{
-    constexpr uint64_t most = std::numeric_limits<uint64_t>::max();
-    return count > most / sizeof(T) ? most : count * sizeof(T);
-}
 
 /// Ends a window whatever its state, so that nothing touches its memory or a buffer afterwards.
 inline dtl_status_t end_window(dtl_win_t window)
@@ -48,7 +39,8 @@ template <class T> struct cells {
 };
 
 /// Begins an operation on elements of this thread's own and waits for it; what was at the target before.
-template <class T, class F> T fetched(dtl_win_t window, int target, T value, T expected, F begin)
+template <class T, class F> T fetched(dtl_win_t window, detail::rank_in target, T value, T expected,
+                                      F begin)
 {
     static thread_local std::unique_ptr<cells<T>> mine;
     if (!mine) {
@@ -78,7 +70,8 @@ class window_lock {
     window_lock() noexcept = default;
 
     /// Of one target; `type` is DTL_LOCK_SHARED or DTL_LOCK_EXCLUSIVE.
-    window_lock(dtl_win_t window, int target, int type) : target_(target)
+    window_lock(dtl_win_t window, detail::rank_in target,
+                detail::enum_or_plain<lock_type> type) : target_(target)
     {
         check(dtl_win_lock(window, type, target));
         window_ = window;
@@ -153,10 +146,10 @@ template <class T> class window_ref {
     dtl_win_t get() const noexcept { return handle_; }
 
     /// A rank's part.
-    dtl_win_info_t info(int rank) const
+    dtl_win_info_t info(detail::rank_in of) const
     {
         dtl_win_info_t info = DTL_WIN_INFO_INIT;
-        check(dtl_win_info(handle_, rank, &info));
+        check(dtl_win_info(handle_, of, &info));
         return info;
     }
 
@@ -164,7 +157,8 @@ template <class T> class window_ref {
     void fence() const { check(dtl_win_fence(handle_)); }
 
     /// Opens an epoch to one target: `const auto lock = window->lock(0);`.
-    [[nodiscard]] window_lock lock(int target, int type = DTL_LOCK_SHARED) const
+    [[nodiscard]] window_lock lock(detail::rank_in target,
+                                   detail::enum_or_plain<lock_type> type = lock_type::shared) const
     {
         return window_lock(handle_, target, type);
     }
@@ -173,27 +167,30 @@ template <class T> class window_ref {
     [[nodiscard]] window_lock lock_all() const { return window_lock(handle_); }
 
     /// Waits until operations on a target are done, here and there. All flushes need a lock.
-    void flush(int target) const { check(dtl_win_flush(handle_, target)); }
+    void flush(detail::rank_in target) const { check(dtl_win_flush(handle_, target)); }
     /// The same for all targets.
     void flush_all() const { check(dtl_win_flush_all(handle_)); }
     /// Waits until they are done here: buffers may be used again, what was fetched is there.
-    void flush_local(int target) const { check(dtl_win_flush_local(handle_, target)); }
+    void flush_local(detail::rank_in target) const { check(dtl_win_flush_local(handle_, target)); }
     /// The same for all targets.
     void flush_local_all() const { check(dtl_win_flush_local_all(handle_)); }
 
-    template <class U = T> void put(detail::in<U> data, uint64_t count, int target, uint64_t disp) const
+    template <class U = T> void put(detail::in<U> data, uint64_t count, detail::rank_in target,
+                                    uint64_t disp) const
     {
         check(dtl_win_put(handle_, data, bytes<U>(count), DTL_DTYPE_BYTE, target, disp));
     }
 
-    template <class U = T> void get(detail::out<U> data, uint64_t count, int target, uint64_t disp) const
+    template <class U = T> void get(detail::out<U> data, uint64_t count, detail::rank_in target,
+                                    uint64_t disp) const
     {
         check(dtl_win_get(handle_, data, bytes<U>(count), DTL_DTYPE_BYTE, target, disp));
     }
 
     /// The request is done when `data` may be used again.
     template <class U = T>
-    [[nodiscard]] request rput(detail::in<U> data, uint64_t count, int target, uint64_t disp) const
+    [[nodiscard]] request rput(detail::in<U> data, uint64_t count, detail::rank_in target,
+                               uint64_t disp) const
     {
         dtl_request_t handle;
         check(dtl_win_rput(handle_, data, bytes<U>(count), DTL_DTYPE_BYTE, target, disp, &handle));
@@ -202,7 +199,8 @@ template <class T> class window_ref {
 
     /// The request is done when the elements are there.
     template <class U = T>
-    [[nodiscard]] request rget(detail::out<U> data, uint64_t count, int target, uint64_t disp) const
+    [[nodiscard]] request rget(detail::out<U> data, uint64_t count, detail::rank_in target,
+                               uint64_t disp) const
     {
         dtl_request_t handle;
         check(dtl_win_rget(handle_, data, bytes<U>(count), DTL_DTYPE_BYTE, target, disp, &handle));
@@ -211,89 +209,95 @@ template <class T> class window_ref {
 
     /// there[i] = there[i] ∘ data[i], atomically for each element. DTL_OP_REPLACE is an atomic put.
     template <class U = T>
-    void accumulate(detail::in<U> data, uint64_t count, int target, uint64_t disp, reduce_op op) const
+    void accumulate(detail::in<U> data, uint64_t count, detail::rank_in target, uint64_t disp,
+                    detail::op<U> op) const
     {
-        check(dtl_win_accumulate(handle_, data, count, dtype_of<U>, target, disp, op));
+        check(dtl_win_accumulate(handle_, data, count, dtype<U>(), target, disp, op));
     }
 
     /// The same, and `before` gets what was there. DTL_OP_NO_OP (and `data` null) is an atomic get.
     template <class U = T>
-    void get_accumulate(detail::in<U> data, detail::out<U> before, uint64_t count, int target, uint64_t disp,
-                        reduce_op op) const
+    void get_accumulate(detail::in<U> data, detail::out<U> before, uint64_t count,
+                        detail::rank_in target, uint64_t disp,
+                        detail::op<U> op) const
     {
-        check(dtl_win_get_accumulate(handle_, data, before, count, dtype_of<U>, target, disp, op));
+        check(dtl_win_get_accumulate(handle_, data, before, count, dtype<U>(), target, disp, op));
     }
 
     /// The same for one element.
     template <class U = T>
-    void fetch_op(detail::in<U> value, detail::out<U> before, int target, uint64_t disp, reduce_op op) const
+    void fetch_op(detail::in<U> value, detail::out<U> before, detail::rank_in target, uint64_t disp,
+                  detail::op<U> op) const
     {
-        check(dtl_win_fetch_op(handle_, value, before, dtype_of<U>, target, disp, op));
+        check(dtl_win_fetch_op(handle_, value, before, dtype<U>(), target, disp, op));
     }
 
     /// Stores `value` if `expected` is there, as one step; `before` gets what was there.
     template <class U = T>
-    void compare_and_swap(detail::in<U> value, detail::in<U> expected, detail::out<U> before, int target,
+    void compare_and_swap(detail::in<U> value, detail::in<U> expected, detail::out<U> before,
+                          detail::rank_in target,
                           uint64_t disp) const
     {
-        check(dtl_win_compare_and_swap(handle_, value, expected, before, dtype_of<U>, target, disp));
+        check(dtl_win_compare_and_swap(handle_, value, expected, before, dtype<U>(), target, disp));
     }
 
     // With values instead of pointers: begun and waited for (flush_local), so between lock and unlock only.
 
     /// What was there before: `const auto mine = counters->fetch_op(1, 0, 0, DTL_OP_SUM);`.
     template <class U = T>
-    U fetch_op(typename detail::same<U>::type value, int target, uint64_t disp, reduce_op op) const
+    U fetch_op(typename detail::same<U>::type value, detail::rank_in target, uint64_t disp,
+               detail::op<U> op) const
     {
         return detail::fetched<U>(handle_, target, value, U{}, [&](detail::cells<U> &cells) {
-            return dtl_win_fetch_op(handle_, &cells.value, &cells.before, dtype_of<U>, target, disp, op);
+            return dtl_win_fetch_op(handle_, &cells.value, &cells.before, dtype<U>(), target, disp,
+                                    op);
         });
     }
 
     /// What was there before; `value` was stored if that is `expected`.
     template <class U = T>
-    U compare_and_swap(typename detail::same<U>::type value, typename detail::same<U>::type expected, int target,
+    U compare_and_swap(typename detail::same<U>::type value,
+                       typename detail::same<U>::type expected, detail::rank_in target,
                        uint64_t disp) const
     {
         return detail::fetched<U>(handle_, target, value, expected, [&](detail::cells<U> &cells) {
-            return dtl_win_compare_and_swap(handle_, &cells.value, &cells.expected, &cells.before, dtype_of<U>,
+            return dtl_win_compare_and_swap(handle_, &cells.value, &cells.expected, &cells.before,
+                                            dtype<U>(),
                                             target, disp);
         });
     }
 
     // With a contiguous container of T instead of pointer and count.
 
-    template <class C, class = detail::element<C>> void put(const C &data, int target, uint64_t disp) const
+    template <class C, class = detail::lasting<C>> void put(C &&data, detail::rank_in target,
+                                                            uint64_t disp) const
     {
         put(elements_of(data), std::size(data), target, disp);
     }
-    template <class C, class = detail::element<C>> void put(const C &&, int, uint64_t) const = delete;
 
-    template <class C, class = detail::element<C>> void get(C &data, int target, uint64_t disp) const
+    template <class C, class = detail::lasting<C>> void get(C &&data, detail::rank_in target,
+                                                            uint64_t disp) const
     {
         get(elements_of(data), std::size(data), target, disp);
     }
 
-    template <class C, class = detail::element<C>>
-    [[nodiscard]] request rput(const C &data, int target, uint64_t disp) const
+    template <class C, class = detail::lasting<C>>
+    [[nodiscard]] request rput(C &&data, detail::rank_in target, uint64_t disp) const
     {
         return rput(elements_of(data), std::size(data), target, disp);
     }
-    template <class C, class = detail::element<C>> request rput(const C &&, int, uint64_t) const = delete;
 
-    template <class C, class = detail::element<C>>
-    [[nodiscard]] request rget(C &data, int target, uint64_t disp) const
+    template <class C, class = detail::lasting<C>>
+    [[nodiscard]] request rget(C &&data, detail::rank_in target, uint64_t disp) const
     {
         return rget(elements_of(data), std::size(data), target, disp);
     }
 
-    template <class C, class = detail::element<C>>
-    void accumulate(const C &data, int target, uint64_t disp, reduce_op op) const
+    template <class C, class = detail::lasting<C>>
+    void accumulate(C &&data, detail::rank_in target, uint64_t disp, detail::op<T> op) const
     {
         accumulate(elements_of(data), std::size(data), target, disp, op);
     }
-    template <class C, class = detail::element<C>>
-    void accumulate(const C &&, int, uint64_t, reduce_op) const = delete;
 
   private:
     template <class U> static uint64_t bytes(uint64_t count) noexcept

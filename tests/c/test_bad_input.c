@@ -11,7 +11,7 @@ static struct handles good;
 /* The functions that no state and no handle refuses, and those without a status. */
 static const char* const always[] = {"dtl_init", "dtl_finalize", "dtl_init_after_fork", "dtl_version_string",
     "dtl_version_major", "dtl_version_minor", "dtl_version_patch", "dtl_library_abi_version", "dtl_status_name",
-    "dtl_status_message", "dtl_last_error", "dtl_log_set_callback", "dtl_comm_wtime", "dtl_backend_set_error", "dtl_backend_name",
+    "dtl_status_message", "dtl_last_error", "dtl_error_set", "dtl_log_set_callback", "dtl_comm_wtime", "dtl_backend_set_error", "dtl_backend_name",
     "dtl_dispatcher_default", "dtl_kernel_header",
     "dtl_enum_create", "dtl_enum_find", "dtl_enum_register", "dtl_enum_register_value", "dtl_enum_register_template",
     "dtl_enum_from_name", "dtl_enum_from_value", "dtl_enum_count", "dtl_enum_at", "dtl_enum_undefined", "dtl_ev_instance",
@@ -275,6 +275,7 @@ static void test_null_pointers(void) {
     NULL_OUTPUT(dtl_comm_allreduce(good.comm, NULL, data, 1, DTL_DTYPE_INT8, DTL_OP_SUM));
     NULL_OUTPUT(dtl_comm_allreduce(good.comm, data, NULL, 1, DTL_DTYPE_INT8, DTL_OP_SUM));
     NULL_OUTPUT(dtl_backend_set_error(NULL));
+    NULL_OUTPUT(dtl_error_set(DTL_ERROR_BUSY, NULL));
     CHECK(number == 0 && word == 0 && two == 0);
 }
 

@@ -57,6 +57,18 @@ static void static_answers(void) {
     CHECK_OK(dtl_log_set_callback(NULL, NULL, DTL_LOG_ERROR));
 }
 
+/* Failures of a caller's own. */
+static void own_failures(void) {
+    CHECK_STATUS(dtl_error_set(DTL_ERROR_BUSY, "the mill is full"), DTL_ERROR_BUSY);
+    CHECK(strcmp(dtl_last_error(), "the mill is full") == 0);
+    CHECK_STATUS(dtl_error_set(DTL_SUCCESS, "all is well"), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "status 0") != NULL);
+    CHECK_STATUS(dtl_error_set(99, "no such number"), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "status 99") != NULL);
+    CHECK_STATUS(dtl_error_set(DTL_ERROR_BUSY, "\xff"), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "text") != NULL);
+}
+
 static void before_and_after(void) {
     struct handles handles;
     int i;
@@ -64,7 +76,9 @@ static void before_and_after(void) {
     CHECK(dtl_last_error()[0] == 0);
     CHECK_STATUS(dtl_finalize(), DTL_ERROR_INVALID_STATE); /* nothing to end */
     CHECK_STATUS(dtl_init_after_fork(), DTL_ERROR_INVALID_STATE);
+    own_failures();
     works(); /* the first use initialises */
+    own_failures();
     make_handles(&handles);
     CHECK_STATUS(dtl_init_after_fork(), DTL_ERROR_INVALID_STATE);
     for (i = 0; i < 3; i++) CHECK_OK(dtl_init(NULL)); /* counted */

@@ -39,6 +39,13 @@ for name in c cpp static backend; do
     report $name $?
 done
 
+if command -v gfortran >/dev/null; then
+    { project fortran fortran && "$work/fortran/consumer" && "$work/fortran/consumer_c"; } >"$log" 2>&1
+    report fortran $?
+else
+    skip fortran "no gfortran"
+fi
+
 ! ldd "$work/static/consumer" 2>"$log" | grep libdtl >>"$log"
 report static-needs-no-libdtl $?
 

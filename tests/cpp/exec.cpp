@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <string>
 #include <vector>
 
 struct special {
@@ -171,6 +172,65 @@ static void kernels(dtl::backend_ref host)
     CHECK(history.read("another").empty());
 }
 
+enum class length : int32_t {};
+
+static void kernels_from_source(dtl::backend_ref host)
+{
+    dtl::kernel_source source;
+    source.text = "#include <dtl_kernel.h>\n#include \"amount.h\"\n"
+                  "DTL_KERNEL(scale, (DTL_GLOBAL float *, data), (float, by), (int, n))\n"
+                  "{ for (int i = 0; i < n; i++) data[i] = data[i] * by + AMOUNT + MORE; }\n";
+    source.files = {{"amount.h", "#define AMOUNT 1\n"}};
+    source.options = {"-DMORE=2"};
+    source.name = "scale.c";
+    std::string why;
+    try {
+        const dtl::kernel scale = dtl::kernel_module(source, host).kernel_of<float *, float, length>("scale");
+        dtl::stream stream(host);
+        std::vector<float> data{1, 2, 3};
+        stream->launch(scale, dtl::grid{1}, dtl::block{1}, data.data(), 10.0f, int32_t{3});
+        stream->synchronize();
+        CHECK((data == std::vector<float>{13, 23, 33}));
+        CHECK(thrown([&] { stream->launch(scale, dtl::grid{1}, dtl::block{1}, data.data(), 10.0,
+                                          int32_t{3}); }) ==
+              DTL_ERROR_INVALID_ARGUMENT);
+    } catch (const dtl::error &failure) {
+        CHECK(failure.status() == DTL_ERROR_UNAVAILABLE); // no compiler here
+        std::puts(failure.what());
+        return;
+    }
+    const dtl::kernel_module whole(source, host);
+    CHECK(thrown([&] { (void)whole.kernel("none"); }) == DTL_ERROR_NOT_FOUND);
+    CHECK(thrown([&] { (void)whole.kernel_of<double *,
+                 int>("scale"); }) == DTL_ERROR_INVALID_ARGUMENT);
+    (void)whole.kernel("scale"), (void)whole.log();
+    source.text = "nonsense";
+    CHECK(thrown([&] { dtl::kernel_module none(source, host); }) == DTL_ERROR_COMPILE_FAILED);
+    CHECK(dtl::kernel_module::last_log().find("scale.c") != std::string::npos);
+    source.language = dtl::languages::ptx;
+    CHECK(thrown([&] { dtl::kernel_module none(source, host); }) == DTL_ERROR_NOT_SUPPORTED);
+    static_assert(std::is_same_v<decltype(dtl::kernel_header()), std::string_view>);
+    CHECK(dtl::kernel_header().find("DTL_KERNEL") != std::string_view::npos);
+}
+
+static void devices(dtl::backend_ref host)
+{
+    const dtl::device_memory memory = host.memory_of(0);
+    CHECK(memory.total_bytes > 0 && memory.free_bytes <= memory.total_bytes);
+    const dtl::stream_priorities range = host.priorities_of(0);
+    CHECK(range.greatest <= 0 && range.least >= 0);
+    dtl::stream stream(host);
+    std::atomic<bool> ran{false};
+    stream->host_callback([&] { ran = true; });
+    host.synchronize();
+    CHECK(ran && host.wait_for(0, std::chrono::seconds(20)));
+    CHECK(thrown([&] { host.synchronize(99); }) == DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK(thrown([&] { host.memory_of(99); }) == DTL_ERROR_OUT_OF_BOUNDS);
+    std::string report;
+    host.self_test(&report);
+    CHECK(report.find("ok") != std::string::npos && report.back() != '\0');
+}
+
 static void history_ends()
 {
     uint64_t count = 77;
@@ -191,6 +251,8 @@ int main()
     ordered_memory(host);
     adopted_memory(host);
     kernels(host);
+    kernels_from_source(host);
+    devices(host);
     history_ends();
     std::puts("exec: all checks passed");
 }

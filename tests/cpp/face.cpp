@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
@@ -23,6 +24,9 @@ template <class F> static dtl_status_t thrown(F &&function)
 static void errors()
 {
     dtl::check(DTL_SUCCESS);
+    CHECK(dtl::set_error(DTL_ERROR_BUSY, "the mill is full") == DTL_ERROR_BUSY);
+    CHECK(std::string(dtl_last_error()) == "the mill is full");
+    CHECK(dtl::set_error(DTL_SUCCESS, "all is well") == DTL_ERROR_INVALID_ARGUMENT);
     CHECK(thrown([] { dtl::backend_ref("no such backend"); }) == DTL_ERROR_NOT_FOUND);
     try {
         dtl::backend_ref("no such backend");
@@ -273,10 +277,40 @@ static void environments()
         CHECK(failure.status() == DTL_ERROR_TIMEOUT && std::strstr(failure.what(), "counter is broken") != nullptr);
     }
     CHECK(counter::alive == 0);
+    CHECK(thrown([] { dtl::unregister_environment("none"); }) == DTL_ERROR_NOT_FOUND);
+    dtl::unregister_environment("user");
+    CHECK(dtl::environment::all().size() >= 1 && thrown([] { dtl::environment user("user"); }) == DTL_ERROR_NOT_FOUND);
+}
+
+static void versions()
+{
+    const dtl::library_version version = dtl::version();
+    CHECK(version.major == DTL_VERSION_MAJOR && version.minor == DTL_VERSION_MINOR && version.patch == DTL_VERSION_PATCH);
+    CHECK(version.abi == DTL_ABI_VERSION);
+    CHECK(version.text == std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
+                              std::to_string(version.patch));
+    CHECK(thrown([] { (void)dtl::library::after_fork(); }) == DTL_ERROR_INVALID_STATE);
+}
+
+// The library in a child of a process that used it.
+static void forked()
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        CHECK(thrown([] { dtl::buffer<int>(4); }) == DTL_ERROR_FORKED);
+        {
+            const dtl::library mine = dtl::library::after_fork();
+            CHECK(dtl::buffer<int>(4).size() == 4);
+        }
+        _exit(7);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
 int main()
 {
+    versions();
     enumerations();
     dtl::library library;
     errors();
@@ -289,5 +323,6 @@ int main()
     log();
     traces();
     CHECK(!dtl::explain().empty());
+    forked();
     std::puts("face: all checks passed");
 }

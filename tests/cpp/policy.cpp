@@ -3,7 +3,9 @@
 
 #include <dtl.hpp>
 
+#include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <set>
 
@@ -73,6 +75,8 @@ static void inline_tasks()
     for (const dtl_policy_stats_t &stats : policy.stats()) {
         CHECK(stats.load == 0);
     }
+    const dtl::policy typed("round_robin", numbers(2), dtl::resource_kind::inlined);
+    CHECK(typed.traits().kind == DTL_RESOURCES_INLINE);
     const uint64_t before = allocations;
     uint64_t sum = 0;
     for (int i = 0; i < 100; i++) {
@@ -173,8 +177,185 @@ static void later_tasks()
     CHECK(calls == 2);
 }
 
+// A rule of the program: the last resource, until a task on it failed; then none.
+class last_one : public dtl::selector {
+  public:
+    explicit last_one(int &alive) : alive_(alive) { ++alive_; }
+    ~last_one() override { --alive_; }
+
+    void initialize(const std::vector<dtl_resource_t> &resources) override
+    {
+        count_ = static_cast<uint32_t>(resources.size());
+    }
+    std::optional<uint32_t> select(dtl_task_key_t key) override
+    {
+        if (key.task == 77) throw dtl::error(DTL_ERROR_NOT_SUPPORTED,
+                                             "this rule has nothing for task 77");
+        return failed_ ? std::nullopt : std::optional<uint32_t>(count_ - 1);
+    }
+    dtl::task_info needed_info() const override { return dtl::task_info::completion; }
+    void report(uint32_t, dtl_task_key_t, dtl::task_info info, int64_t value) noexcept override
+    {
+        failed_ = failed_ || (info == dtl::task_info::completion && value != DTL_SUCCESS);
+    }
+
+  private:
+    int &alive_;
+    std::atomic<bool> failed_{false};
+    uint32_t count_ = 0;
+};
+
+static void own_rules()
+{
+    int alive = 0;
+    {
+        dtl_policy_opts_t options = DTL_POLICY_OPTS_INIT;
+        options.kind = DTL_RESOURCES_INLINE;
+        const dtl::policy policy(std::make_unique<last_one>(alive), numbers(3), &options);
+        uint64_t seen = 99;
+        dtl::submission done = policy.submit([&](const dtl_resource_t &resource) { seen = resource.value; });
+        CHECK(seen == 2 && done.selected().value == 2 && done.resource() == 2);
+        CHECK(thrown([&] { policy.submit([] {}, {77, 0}); }) == DTL_ERROR_NOT_SUPPORTED);
+        CHECK(policy.try_submit([] {}).has_value());
+        CHECK(special_from([&] { policy.submit_and_wait([] { throw special{6}; }); }) == 6);
+        CHECK(!policy.try_submit([] {}).has_value());
+        CHECK(thrown([&] { policy.submit_and_wait([] {}, {}, std::chrono::milliseconds(1)); }) == DTL_ERROR_TIMEOUT);
+        CHECK(thrown([&] { dtl::policy none(std::make_unique<last_one>(alive),
+                                            numbers(5000)); }) == DTL_ERROR_LIMIT);
+        CHECK(alive == 1);
+    }
+    CHECK(alive == 0);
+    try {
+        dtl::policy(std::unique_ptr<dtl::selector>(), numbers(1));
+        CHECK(false);
+    } catch (const dtl::error &failure) {
+        CHECK(failure.status() == DTL_ERROR_NULL_POINTER && std::strstr(failure.what(),
+                                                                        "rule is null") != nullptr);
+    }
+}
+
+// A kind of resources of the program: tasks run when somebody polls, with 8 bytes of scratch memory
+// each.
+class when_polled : public dtl::resource_host {
+  public:
+    explicit when_polled(int &alive) : alive_(alive) { ++alive_; }
+    ~when_polled() override { --alive_; }
+
+    void submit(dtl::selected_task &&task) override
+    {
+        if (task.core() == 3) throw dtl::error(DTL_ERROR_LIMIT, "resource 3 takes no task");
+        if (task.core() == 4) return; // forgotten: it ends as cancelled
+        CHECK(task.scratch() != nullptr && task.resource().value == task.core());
+        waiting_.push_back(std::move(task));
+    }
+    std::vector<dtl_resource_t> default_resources() override { return numbers(2); }
+    std::string refusal(uint64_t core,
+                        dtl::task_info) override { return core == 9 ? "nine is not used" : ""; }
+    uint64_t scratch_bytes(dtl::task_info) noexcept override { return 8; }
+    void wait(uint64_t) override { poll(); }
+    void poll() override
+    {
+        for (dtl::selected_task &task : std::exchange(waiting_, {})) {
+            task.run();
+        }
+    }
+
+  private:
+    int &alive_;
+    std::vector<dtl::selected_task> waiting_;
+};
+
+static void own_resources()
+{
+    int alive = 0, calls = 0;
+    {
+        const dtl::policy policy("round_robin", std::make_unique<when_polled>(alive));
+        CHECK(policy.resources().size() == 2 && policy.traits().kind == DTL_RESOURCES_CUSTOM);
+        dtl::submission first = policy.submit([&] { calls++; });
+        CHECK(calls == 0 && !first.is_complete());
+        first.wait();
+        CHECK(calls == 1);
+        policy.submit([&] { calls++; });
+        policy.wait_all();
+        CHECK(calls == 2);
+        CHECK(special_from([&] { policy.submit_and_wait([] { throw special{8}; }); }) == 8);
+        policy.submit_and_wait([&] { calls++; }, {}, std::chrono::minutes(10));
+        CHECK(calls == 3);
+        dtl_event_t event;
+        CHECK_OK(dtl_event_create(DTL_BACKEND_NULL, 0, &event));
+        policy.submit_and_wait([&](const dtl_resource_t &,
+                                   dtl_waitable_t &left) { left.event = event; });
+        CHECK_OK(dtl_event_destroy(event));
+        CHECK(thrown([&] { dtl::policy none("no such", std::make_unique<when_polled>(alive)); }) == DTL_ERROR_NOT_FOUND);
+        CHECK(alive == 1);
+        const dtl::policy both(std::make_unique<last_one>(alive),
+                               std::make_unique<when_polled>(alive));
+        both.submit_and_wait([&](const dtl_resource_t &resource) { calls += resource.value == 1; });
+        CHECK(calls == 4 && alive == 3);
+    }
+    CHECK(alive == 0);
+    const std::vector<dtl_resource_t> third{{3, nullptr}}, fourth{{4, nullptr}}, with_nine{{9, nullptr}, {1, nullptr}};
+    const dtl::policy refusing("fixed", std::make_unique<when_polled>(alive), third);
+    CHECK(thrown([&] { refusing.submit([] {}); }) == DTL_ERROR_LIMIT);
+    const dtl::policy forgetting("fixed", std::make_unique<when_polled>(alive), fourth);
+    CHECK(thrown([&] { forgetting.submit_and_wait([] {}); }) == DTL_ERROR_CANCELED);
+    const dtl::policy omitting("round_robin", std::make_unique<when_polled>(alive), with_nine);
+    CHECK(omitting.resources().size() == 1 && omitting.resources()[0].value == 1);
+}
+
+static void without_host()
+{
+    try {
+        dtl::policy("fixed", std::unique_ptr<when_polled>(), numbers(1));
+        CHECK(false);
+    } catch (const dtl::error &failure) {
+        CHECK(failure.status() == DTL_ERROR_NULL_POINTER && std::strstr(failure.what(), "host is null") != nullptr);
+    }
+    CHECK(dtl::policy("fixed", {}).resources().size() >= 1); // no list: the defaults of the kind
+}
+
+// Resources that are objects of a type.
+static void typed_resources()
+{
+    struct worker {
+        int id, tasks = 0;
+    };
+    dtl::policy_over<worker> workers("round_robin", {{10}, {11}});
+    workers.submit([](worker &mine) { mine.tasks++; }).wait();
+    workers.submit_and_wait([](worker &mine) { mine.tasks++; });
+    CHECK(workers[0].tasks == 1 && workers[1].tasks == 1 && workers.untyped().stats()[1].submitted == 1);
+    const dtl::submission made = workers.submit([] {});
+    CHECK(&workers.selected(made) == &workers[made.resource()] && workers.try_submit([](worker &) {}).has_value());
+    CHECK(special_from([&] { workers.submit_and_wait([](worker &mine) { throw special{mine.id}; }); }) >= 10);
+    int alive = 0;
+    dtl::policy_over<worker> ruled(std::make_unique<last_one>(alive), {{1}, {2}, {3}});
+    ruled.submit_and_wait([](worker &mine) { mine.tasks = mine.id; });
+    CHECK(ruled[2].tasks == 3);
+
+    std::vector<dtl::stream> streams;
+    streams.emplace_back(), streams.emplace_back();
+    const dtl::policy_over<dtl::stream> queues("round_robin", std::move(streams));
+    CHECK(queues.untyped().traits().kind == DTL_RESOURCES_STREAMS);
+    std::atomic<int> calls{0};
+    for (int i = 0; i < 4; i++) {
+        queues.submit([&](dtl::stream &on) { on->host_callback([&calls] { calls++; }); });
+    }
+    queues.wait_all();
+    CHECK(calls == 4);
+    try {
+        dtl::policy_over<worker> none("fixed", {});
+        CHECK(false);
+    } catch (const dtl::error &failure) {
+        CHECK(failure.status() == DTL_ERROR_INVALID_ARGUMENT && std::strstr(failure.what(), "at least one") != nullptr);
+    }
+}
+
 int main()
 {
+    own_rules();
+    own_resources();
+    without_host();
+    typed_resources();
     inline_tasks();
     copies_share();
     adapted_later();

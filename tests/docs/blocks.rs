@@ -1,4 +1,4 @@
-//! Tests of the blocks of C++, Fortran, Python, TOML and CMake.
+//! Tests of the blocks of C++, Python, TOML and CMake.
 //!
 //! A block that is not a whole program is compiled inside a file of `tests/docs/within`, which
 //! includes it as "block": `<!-- within: adopt.cpp -->` in the line above the block names the file.
@@ -63,12 +63,12 @@ fn blocks_of(path: &Path) -> Vec<Block> {
 }
 
 /// Returns the folder of the files that blocks are compiled in.
-fn within() -> PathBuf {
+pub(crate) fn within() -> PathBuf {
     root().join("tests/docs/within")
 }
 
 /// Creates an empty folder for the outputs of a test.
-fn scratch(name: &str) -> PathBuf {
+pub(crate) fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     drop(std::fs::remove_dir_all(&folder));
     std::fs::create_dir_all(&folder).unwrap();
@@ -101,7 +101,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 }
 
 /// Checks that the headers declare every name `dtl_*` and `DTL_*` of a block.
-fn assert_declared(block: &Block) {
+pub(crate) fn assert_declared(block: &Block) {
     let headers: String = ["dtl.h", "dtl_select.h", "dtl_backend.h", "dtl_rdma.h"]
         .iter()
         .map(|name| std::fs::read_to_string(root().join("include").join(name)).unwrap())
@@ -133,30 +133,6 @@ fn every_cpp_block_compiles() {
         }
     }
     assert!(found.len() >= 8, "only {}: is the search right?", found.len());
-}
-
-#[test]
-fn every_fortran_block_compiles() {
-    if !is_there("gfortran", "gfortran") {
-        return;
-    }
-    let folder = scratch("docs-fortran");
-    let compile = |source: &Path| {
-        let mut compiler = Command::new("gfortran");
-        compiler.args(["-std=f2018", "-Wall", "-Werror", "-fsyntax-only", "-J"]).arg(&folder);
-        fault_of(compiler.arg(source), "")
-    };
-    assert_eq!(compile(&within().join("mpi.f90")), None, "the declarations of MPI");
-    let found = blocks("fortran");
-    for block in &found {
-        let source = folder.join("block.f90");
-        std::fs::write(&source, &block.text).unwrap();
-        if let Some(text) = compile(&source) {
-            panic!("{} does not compile:\n{text}", block.place);
-        }
-        assert_declared(block);
-    }
-    assert!(!found.is_empty(), "no block: is the search right?");
 }
 
 #[test]

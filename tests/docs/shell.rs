@@ -10,7 +10,8 @@ use std::process::Command;
 
 const PROGRAMS: [&str; 4] = ["dtl-info", "dtlrun", "dtl-ctk", "dtl-bench"];
 /// Folders of this repository that commands name with a relative path.
-const FOLDERS: [&str; 5] = ["tests/", "tools/", "examples-c/", "examples-cpp/", "mpi/"];
+const FOLDERS: [&str; 6] =
+    ["tests/", "tools/", "examples-c/", "examples-cpp/", "examples-fortran/", "mpi/"];
 /// Environment variables that the library does not read: Cargo's build of a Rust program and the
 /// plugin libfabric do.
 const OF_OTHERS: [&str; 2] = ["DTL_LIB_DIR", "DTL_BACKEND_LIBFABRIC_ROOT"];

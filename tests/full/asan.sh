@@ -7,7 +7,7 @@
 #
 # Leaks are not reported here: valgrind finds them (tests/CMakeLists.txt). Left out are tests that run
 # under valgrind, count instructions, limit the address space (the sanitizer reserves terabytes of it),
-# build with compilers of their own or MPI's, or run the library's own programs, which are not
+# build with compilers of their own (the tutorials) or MPI's, or run the library's own programs, which are not
 # instrumented. The C++ tests are left out, too: only exceptions are not covered by the C tests.
 # test_fork_inside forks while threads start, which the sanitizer's own locks do not survive.
 set -u
@@ -63,5 +63,5 @@ cmake --build "$folder" -j "$(nproc)" >"$folder/build.log" 2>&1 || { tail -n 40 
 export UCX_MEM_EVENTS=n
 # LLVM, in a driver of OpenCL, has a stack for signals that the sanitizer would unmap when the thread ends.
 export ASAN_OPTIONS=use_sigaltstack=0:detect_leaks=0:allocator_may_return_null=1:abort_on_error=1
-left_out='valgrind|instructions|frozen|tests/cmake|numpy|limits|tests/mpi|tests/ctk|oracle|mutants|gpu|vm|fork_inside'
+left_out='valgrind|instructions|frozen|tests/cmake|numpy|limits|tests/mpi|tests/ctk|oracle|mutants|gpu|vm|fork_inside|tutorial'
 cd "$folder" && ctest --output-on-failure -E "$left_out" "$@"

@@ -39,6 +39,10 @@ static dtl_event_t event;
 static dtl_win_t win;
 static dtl_policy_t fixed, in_turn, least_of_4, least_of_16, tuned;
 
+/* Rows of cpp.cpp: through dtl.hpp. */
+void warm_cpp_message_info_8(const dtl_comm_t *), row_cpp_message_info_8(const dtl_comm_t *);
+void warm_cpp_send_recv_info_8(const dtl_comm_t *), row_cpp_send_recv_info_8(const dtl_comm_t *);
+
 static dtl_status_t nothing(uint64_t begin, uint64_t end, void *user)
 {
     (void)begin, (void)end, (void)user;
@@ -61,6 +65,20 @@ static inline __attribute__((always_inline)) void expected(dtl_comm_t from, dtl_
 ROW(message_8)
 {
     expected(ends[0], ends[1], 0, 1);
+}
+/* The same, and what the receive got: what cpp.cpp does. */
+ROW(message_info_8)
+{
+    uint64_t there = 7, here = 0;
+    dtl_request_t requests[2];
+    dtl_recv_info_t info = {0, 0, 0, 0, 0, 0};
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_comm_irecv(ends[1], &here, 1, DTL_DTYPE_UINT64, 0, 3, &requests[1]));
+        DTL_CHECK(dtl_comm_isend(ends[0], &there, 1, DTL_DTYPE_UINT64, 1, 3, &requests[0]));
+        DTL_CHECK(dtl_request_wait(requests[0], DTL_TIMEOUT_INFINITE, NULL));
+        DTL_CHECK(dtl_request_wait(requests[1], DTL_TIMEOUT_INFINITE, &info));
+    }
+    if (here != there || info.size_bytes != 8) abort();
 }
 ROW(shm_message_8)
 {
@@ -86,6 +104,17 @@ static inline __attribute__((always_inline)) void blocking(dtl_comm_t from, dtl_
         DTL_CHECK(dtl_comm_recv(to, &here, 1, DTL_DTYPE_UINT64, source, 3, NULL));
     }
     if (here != there) abort();
+}
+/* The same, and what the receive got: what cpp.cpp does. */
+ROW(send_recv_info_8)
+{
+    uint64_t there = 11, here = 0;
+    dtl_recv_info_t info = {0, 0, 0, 0, 0, 0};
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_comm_send(ends[0], &there, 1, DTL_DTYPE_UINT64, 1, 3));
+        DTL_CHECK(dtl_comm_recv(ends[1], &here, 1, DTL_DTYPE_UINT64, 0, 3, &info));
+    }
+    if (here != there || info.size_bytes != 8) abort();
 }
 ROW(send_recv_8)
 {
@@ -563,6 +592,10 @@ int main(int argc, char **argv)
     warm_unexpected_8(), row_unexpected_8();
     warm_any_source_8(), row_any_source_8();
     warm_send_recv_8(), row_send_recv_8();
+    warm_message_info_8(), row_message_info_8();
+    warm_cpp_message_info_8(ends), row_cpp_message_info_8(ends);
+    warm_send_recv_info_8(), row_send_recv_info_8();
+    warm_cpp_send_recv_info_8(ends), row_cpp_send_recv_info_8(ends);
     warm_bcast_8(), row_bcast_8();
     warm_allreduce_8(), row_allreduce_8();
     warm_alloc_free_64(), row_alloc_free_64();

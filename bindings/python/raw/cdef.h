@@ -254,6 +254,7 @@ uint32_t dtl_library_abi_version(void);
 const char *dtl_status_name(dtl_status_t status);
 const char *dtl_status_message(dtl_status_t status);
 const char *dtl_last_error(void);
+dtl_status_t dtl_error_set(dtl_status_t status, const char *text);
 dtl_status_t dtl_log_set_callback(dtl_log_fn_t function, void *user, int32_t level);
 dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_len);
 

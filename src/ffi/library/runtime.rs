@@ -1,8 +1,8 @@
 //! Library: initialise, finalise, versions, error texts, log.
 
 use crate::abi::runtime::*;
-use crate::abi::status::dtl_status_t;
-use crate::error::{fail, status_message as message_of, status_name as name_of};
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::error::{Error, fail, is_status, status_message as message_of, status_name as name_of};
 use crate::ffi::guard::{Entry, Locks, always};
 use crate::ffi::{args, host};
 use crate::last_error;
@@ -186,6 +186,28 @@ pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_last_error() -> *const c_char {
     last_error::text()
+}
+
+/// Fails with a status and an error text of the caller's, for bindings and for libraries over this
+/// one: `return dtl_error_set(DTL_ERROR_INVALID_ARGUMENT, "width is 0; ...");`
+///
+/// The text becomes the dtl_last_error of the calling thread. Works in every state.
+///
+/// @param status  A DTL_ERROR_ code.
+/// @param text    What was wrong and what to do, in UTF-8. Copied.
+/// @return `status`. DTL_ERROR_INVALID_ARGUMENT, with a text about that, also if `status` is no
+///         DTL_ERROR_ code, or if `text` is not UTF-8. Threads: any. Equivalent:
+///         MPI_Add_error_string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_error_set(status: dtl_status_t, text: *const c_char) -> dtl_status_t {
+    always(Locks::None, || {
+        // SAFETY: the caller's contract: NULL or a NUL-terminated text.
+        let text = unsafe { args::text(text, "text") }?;
+        if status == DTL_SUCCESS || !is_status(status) {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "status {status}: use a DTL_ERROR_ constant");
+        }
+        Err(Error::new(status, text))
+    })
 }
 
 /// Sends log lines of `level` and below to a function. Works in every state.

@@ -1,6 +1,6 @@
 //! Generates the four headers of C in `include/`, `include/dtl-api.json`, `src/abi/layouts.rs`,
-//! `bindings/rust/dtl-sys/src/items.rs` and the raw layer in `bindings/python` (and, on request, the
-//! frozen symbol list) from `src/abi` and `src/ffi`.
+//! `bindings/rust/dtl-sys/src/items.rs`, the modules in `bindings/fortran` and the raw layer in
+//! `bindings/python` (and, on request, the frozen symbol list) from `src/abi` and `src/ffi`.
 //!
 //! cbindgen turns structs, types and functions into C; this tool reads the same sources for
 //! everything that cbindgen cannot express (declarations grouped by object, suffixed constants,
@@ -14,6 +14,7 @@ mod constants;
 mod doxygen;
 mod emit;
 mod facts;
+mod fortran;
 mod initial;
 mod layouts;
 mod macros;
@@ -33,7 +34,8 @@ use std::process::{Command, ExitCode};
 const USAGE: &str =
     "usage: cargo run -p dtl-header [-- --check | --calls FILE | --cases FILE | --symbols]
   (nothing)   write the headers and dtl-api.json in include/, src/abi/layouts.rs,
-              bindings/rust/dtl-sys/src/items.rs and the raw layer in bindings/python
+              bindings/rust/dtl-sys/src/items.rs, the modules in bindings/fortran and the raw layer
+              in bindings/python
   --check     fail, and show the difference, if they are not what the sources say
   --calls F   write the table of calls that tests/fuzz draws from to the file F
   --cases F   write the wrappers that tests/fuzz/facts.c calls to the file F
@@ -73,6 +75,7 @@ fn wanted() -> Outcome<Vec<(String, String)>> {
     files.push(("src/abi/layouts.rs".into(), layouts::table(&source::read(&root)?)));
     files.push(("bindings/rust/dtl-sys/src/items.rs".into(), rust::items(&root)?));
     files.extend(python::files(&root)?);
+    files.extend(fortran::files(&root)?);
     Ok(files)
 }
 

@@ -13,11 +13,11 @@ fn answer(word: &AtomicU64, value: u64, limit: &SpinLimit) {
     word.store(value + 1, Ordering::Release);
 }
 
-/// Two threads on one processor answer each other. A wait that spins delays the answer until it
-/// yields.
-#[test]
-fn threads_that_share_a_processor_yield_at_once() {
-    const ROUNDS: u64 = 200;
+/// Rounds of a conversation of two threads on one processor.
+const ROUNDS: u64 = 200;
+
+/// Returns how many waits of such a conversation began with the limit for a shared processor.
+fn waits_with_short_limit() -> u64 {
     let (word, limit) = (AtomicU64::new(0), SpinLimit::new(Some(false)));
     let shared = AtomicU64::new(0);
     let run = |first: u64| {
@@ -32,9 +32,15 @@ fn threads_that_share_a_processor_yield_at_once() {
         }
     };
     scope(|threads| (0..2).for_each(|first| drop(threads.spawn(move || run(first)))));
-    let shared = shared.into_inner();
-    // Without the limit that follows the yields: none. Other load on the processor reduces it.
-    assert!(shared > ROUNDS / 20, "{shared} of {} waits", 2 * ROUNDS);
+    shared.into_inner()
+}
+
+/// Two threads on one processor answer each other. A wait that spins delays the answer until it
+/// yields. Other load on the processor reduces the number of waits with the short limit, so the
+/// test repeats; without the limit that follows the yields, there is none.
+#[test]
+fn threads_that_share_a_processor_yield_at_once() {
+    assert!((0..20).any(|_| waits_with_short_limit() > ROUNDS / 20), "the limit stays long");
 }
 
 #[test]
