@@ -168,16 +168,22 @@ class Streams(case.Case):
         def fails() -> None:
             raise dtl.Error(dtl.Status.LIMIT, "enough")
 
+        def breaks() -> None:
+            raise KeyError("nothing")
+
         with dtl.Stream("host") as stream:
             stream.call(fails)
-            with self.refuses(dtl.Status.LIMIT):
+            with self.refuses(dtl.Status.LIMIT, "enough"):
+                stream.wait()
+            stream.call(breaks)
+            with self.refuses(dtl.Status.BACKEND, r"KeyError: 'nothing' \(.*devices.py:"):
                 stream.wait()
 
     def test_one_stream_waits_for_another(self) -> None:
         gate = threading.Event()
         order: list[str] = []
         first, second = dtl.Stream("host"), dtl.Stream("host")
-        first.call(lambda: (gate.wait(), order.append("first"))[0] and None)
+        first.call(lambda: (gate.wait(), order.append("first")))
         second.wait_event(first.record())
         second.call(lambda: order.append("second"))
         self.assertFalse(second.query())
@@ -192,7 +198,7 @@ class Streams(case.Case):
         source, into = np.ones(1 << 16), np.zeros(1 << 16)
         alive = weakref.ref(source)
         stream = dtl.Stream("host")
-        stream.call(lambda: gate.wait() and None)
+        stream.call(gate.wait)
         stream.copy(into, source)
         del source
         gc.collect()

@@ -1,15 +1,18 @@
 """Functions of Python that the library calls.
 
-A callback may raise dtl.Error: its status becomes the result. Any other exception is printed, with
-its traceback, and the result is DTL_ERROR_BACKEND.
+An exception is a failure of the work: the call that waits for it raises dtl.Error. The status is
+that of a dtl.Error, and DTL_ERROR_BACKEND for any other exception; the text has the exception and
+where it was raised.
 """
 
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any
 
+from . import text
 from ._raw import ffi, lib
 from .error import Error
 
@@ -35,12 +38,16 @@ def withdraw(handle: Any) -> None:
 
 
 def status_of(function: Callable[..., object], *arguments: Any) -> int:
-    """Calls a function; returns the status that its result stands for."""
+    """Calls a function; returns DTL_SUCCESS, or the status of its exception."""
     try:
-        result = function(*arguments)
+        function(*arguments)
     except Error as error:
-        return int(error.status)
-    return result if isinstance(result, int) and not isinstance(result, bool) else 0
+        return lib.dtl_error_set(int(error.status), text.encode(error.text))
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        why = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
+        return lib.dtl_error_set(FAILED, text.encode(why.replace("\0", " ")))
+    return 0
 
 
 @ffi.def_extern(error=FAILED)
