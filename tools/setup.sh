@@ -20,8 +20,7 @@ test_packages=(g++:g++ gfortran:gfortran patch:patch clang:clang pkg-config:pkg-
 # Not programs: a file of each tells.
 test_files=(/etc/OpenCL/vendors/pocl.icd:pocl-opencl-icd /usr/include/CL/cl.h:opencl-c-headers
             /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/dlpack/dlpack.h:libdlpack-dev
-            /usr/include/rdma/fi_tagged.h:libfabric-dev /usr/lib/python3/dist-packages/numpy:python3-numpy
-            /usr/share/python-wheels:python3-venv)
+            /usr/include/rdma/fi_tagged.h:libfabric-dev /usr/lib/python3/dist-packages/numpy:python3-numpy)
 rdma_vm_packages=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod xz:xz-utils
                   python3:python3-minimal ip:iproute2 ib_send_lat:perftest ibv_rc_pingpong:ibverbs-utils)
 rdma_vm_files=(/etc/libibverbs.d/rxe.driver:ibverbs-providers /usr/include/infiniband/verbs.h:libibverbs-dev)
@@ -47,6 +46,8 @@ for pair in "${test_files[@]}"; do
     [ -e "${pair%%:*}" ] || missing+=("${pair#*:}")
 done
 [ "$1" != test ] || ldconfig -p | grep -q 'libOpenCL\.so\.1 ' || missing+=(ocl-icd-libopencl1)
+# Debian's python3 has venv, but no pip to put into an environment.
+[ "$1" != test ] || /usr/bin/python3 -c "import ensurepip" 2>/dev/null || missing+=(python3-venv)
 # A compiler without the C library's headers is of no use.
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
 if [ ${#missing[@]} -gt 0 ]; then
