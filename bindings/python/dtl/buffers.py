@@ -39,13 +39,18 @@ ITEM_BYTES = {dtype: int(name[1:]) for name, dtype in _BY_TYPESTR.items()} | {
 }
 
 
+# Looked up once: these are on the path of each message.
+_ADDRESS = ffi.typeof("void *")
+_BYTE = int(DType.BYTE)
+
+
 class Span:
     """Address, number and dtype of elements, and the object that keeps them alive."""
 
     __slots__ = ("count", "dtype", "owner", "pointer")
 
     def __init__(self, address: int, count: int, dtype: int, owner: object) -> None:
-        self.pointer: Any = ffi.cast("void *", address)
+        self.pointer: Any = ffi.cast(_ADDRESS, address)
         self.count = count
         self.dtype = dtype
         self.owner = owner
@@ -57,7 +62,7 @@ def span(buffer: Any, writable: bool) -> Span:
         found = _fast.Buffer(buffer, writable)
     except (TypeError, BufferError, ValueError) as error:
         return _other(buffer, writable, error)
-    if found.dtype == DType.BYTE and getattr(buffer, "dtype", None) == "bfloat16":
+    if found.dtype == _BYTE and getattr(buffer, "dtype", None) == "bfloat16":
         return Span(found.address, found.count // 2, DType.BFLOAT16, found)
     return Span(found.address, found.count, found.dtype, found)
 

@@ -12,7 +12,7 @@ from typing import Any
 from . import buffers
 from ._raw import ffi, lib
 from .constants import DType, Op
-from .error import check
+from .error import check, fail
 from .request import Request
 
 # Call of a collective: the arguments after the communicator, and what they use.
@@ -40,7 +40,9 @@ class Collectives:
 
     def _run(self, name: str, call: _Call) -> None:
         arguments, used = call
-        check(getattr(lib, f"dtl_comm_{name}")(self._handle, *arguments), used)
+        status = getattr(lib, "dtl_comm_" + name)(self._handle, *arguments)
+        if status != 0:
+            fail(status, used)
 
     def _start(self, name: str, call: _Call) -> Request:
         arguments, used = call

@@ -10,10 +10,12 @@ from ._fast import Messages, RecvInfo
 from ._raw import ffi, lib
 from .collectives import Collectives
 from .constants import DType
-from .error import check
+from .error import check, fail
 from .library import new_info, timeout_ns
 from .request import PersistentRequest, Request
 from .stream import Event
+
+_REQUEST = ffi.typeof("dtl_request_t *")
 
 ANY_SOURCE: int = lib.DTL_ANY_SOURCE
 ANY_TAG: int = lib.DTL_ANY_TAG
@@ -206,9 +208,10 @@ class Comm(Messages, Collectives):
         return _info(info) if found[0] else None
 
     def _message(self, function: Any, buffer: Any, writable: bool, peer: int, tag: int) -> Any:
-        span, out = buffers.span(buffer, writable), ffi.new("dtl_request_t *")
-        arguments = self._handle, span.pointer, span.count, span.dtype, peer, tag, out
-        check(function(*arguments), span)
+        span, out = buffers.span(buffer, writable), ffi.new(_REQUEST)
+        status = function(self._handle, span.pointer, span.count, span.dtype, peer, tag, out)
+        if status != 0:
+            fail(status, span)
         return out[0], span
 
     def isend(self, buffer: Any, dest: int, tag: int = 0) -> Request:

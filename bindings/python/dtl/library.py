@@ -10,6 +10,9 @@ from . import text
 from ._raw import ffi, lib
 from .error import check
 
+# Time limit: none.
+INFINITE: int = lib.DTL_TIMEOUT_INFINITE
+
 # Calls of init that no finalize has reverted.
 _count = 0
 
@@ -105,10 +108,10 @@ atexit.register(_at_exit)
 def timeout_ns(seconds: float | None) -> int:
     """Returns a time limit in nanoseconds; None is no limit."""
     if seconds is None:
-        return int(lib.DTL_TIMEOUT_INFINITE)
+        return INFINITE
     if seconds < 0:
         raise ValueError(f"timeout is {seconds}: 0 or more seconds, or None for no limit")
-    return min(int(seconds * 1e9), int(lib.DTL_TIMEOUT_INFINITE) - 1)
+    return min(int(seconds * 1e9), INFINITE - 1)
 
 
 def new_info(kind: str) -> Any:

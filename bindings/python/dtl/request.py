@@ -11,11 +11,18 @@ from typing import Any
 from ._fast import RecvInfo
 from ._raw import ffi, lib
 from .error import Error, check, fail
-from .library import timeout_ns
+from .library import INFINITE, timeout_ns
 
 # One wait inside the library. Between two, Python handles signals (Ctrl-C). Below 100 ms the
 # library asks no other rank for its state.
 _SLICE_NS = 50_000_000
+
+# Looked up once: these are on the path of each message.
+_INFO = ffi.typeof("dtl_recv_info_t *")
+_REQUEST = ffi.typeof("dtl_request_t *")
+_TIMEOUT: int = lib.DTL_ERROR_TIMEOUT
+_UNFINISHED = (lib.DTL_ERROR_TIMEOUT, lib.DTL_ERROR_BUSY)
+_wait = lib.dtl_request_wait
 
 # Operations whose Request was dropped before they were complete, with their buffers.
 _pending: deque[tuple[Any, object]] = deque()
@@ -51,16 +58,18 @@ class Request:
         """
         if self._handle is None:
             return self._result()
-        left = timeout_ns(timeout)
-        info = ffi.new("dtl_recv_info_t *")
+        left = INFINITE if timeout is None else timeout_ns(timeout)
+        info = ffi.new(_INFO)
         while True:
-            part = min(left, _SLICE_NS)
-            status = lib.dtl_request_wait(self._handle, part, info)
-            if status == lib.DTL_ERROR_TIMEOUT and left > part:
+            part = left if left < _SLICE_NS else _SLICE_NS
+            status = _wait(self._handle, part, info)
+            if status == 0:
+                return self._end(0, info)
+            if status == _TIMEOUT and left > part:
                 if timeout is not None:
                     left -= part
                 continue
-            if status in (lib.DTL_ERROR_TIMEOUT, lib.DTL_ERROR_BUSY):
+            if status in _UNFINISHED:
                 fail(status)
             return self._end(status, info)
 
@@ -69,7 +78,7 @@ class Request:
         if self._handle is None:
             return True
         done = ffi.new("int32_t *")
-        info = ffi.new("dtl_recv_info_t *")
+        info = ffi.new(_INFO)
         status = lib.dtl_request_test(self._handle, done, info)
         if status == lib.DTL_ERROR_BUSY:
             fail(status)
@@ -99,9 +108,11 @@ class Request:
         if not self._is_persistent or status == lib.DTL_ERROR_INVALID_HANDLE:
             self._handle = None
             self._buffers = None
-        self._info = RecvInfo((info.source, info.tag, info.size_bytes))
-        check(status, buffers)
-        return self._info
+        result = RecvInfo((info.source, info.tag, info.size_bytes))
+        self._info = result
+        if status != 0:
+            fail(status, buffers)
+        return result
 
     def __await__(self) -> Generator[Any, None, RecvInfo]:
         return self._wait_async().__await__()
@@ -139,7 +150,7 @@ class PersistentRequest(Request):
 
     def start(self) -> PersistentRequest:
         """Starts the message."""
-        check(lib.dtl_request_start(self._handle or ffi.new("dtl_request_t *")[0]))
+        check(lib.dtl_request_start(self._handle or ffi.new(_REQUEST)[0]))
         return self
 
     def destroy(self) -> None:
@@ -190,7 +201,7 @@ def wait_any(requests: Sequence[Request], timeout: float | None = None) -> int |
     left = timeout_ns(timeout)
     handles = _handles(requests)
     index = ffi.new("uint64_t *", lib.DTL_NO_INDEX)
-    info = ffi.new("dtl_recv_info_t *")
+    info = ffi.new(_INFO)
     while True:
         part = min(left, _SLICE_NS)
         status = lib.dtl_request_wait_any(handles, len(requests), part, index, info)
