@@ -65,7 +65,8 @@ setup(
     ext_modules=[
         Extension(
             "dtl._fast",
-            ["dtl/_fast.c"],
+            ["dtl/_fast.c", "dtl/_memory.c"],
+            depends=["dtl/_fast.h"],
             include_dirs=[str(PREFIX / "include")],
             library_dirs=[str(PREFIX / "lib")],
             libraries=["dtl"],

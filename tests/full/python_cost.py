@@ -5,7 +5,8 @@
 Starts itself with two ranks by the launcher (default: mpirun.openmpi -n 2). Ranks exchange a
 message of 8 bytes; blocks of round trips by mpi4py and by dtl alternate.
 The times are half a round trip, in nanoseconds: the fastest block and the lower quartile. Fails if
-dtl over shared memory takes more than 1.3 times as long as mpi4py.
+dtl over shared memory takes more than 1.3 times as long as mpi4py. Two more pairs have no bound: a
+request (half of irecv, send and wait) and half an allreduce of 8 bytes.
 
 Calls: MPI is comm.Send([array, MPI.BYTE], dest) and comm.Recv, "shm" is dtl over shared memory, and
 "mpi" is dtl over the same MPI. Environment: PYTHONPATH names the folder with the package dtl.
@@ -36,6 +37,36 @@ def measure() -> int:
     for kind, comm in [("shm", dtl.COMM_WORLD), ("mpi", dtl.Comm.from_mpi(world))]:
         assert comm.kind == kind, f"kind {comm.kind}: expected {kind}"
         sides[f"dtl, {kind}"] = trips_of(comm.send, comm.recv, array, rank, other)
+    one, total = np.zeros(1), np.zeros(1)
+    room = np.zeros(8, dtype="u1")
+    dtl_world = dtl.COMM_WORLD
+
+    def request_of_mpi4py(count: int) -> None:
+        for _ in range(count):
+            request = world.Irecv(room, other)
+            world.Send(array, other)
+            request.Wait()
+
+    def request_of_dtl(count: int) -> None:
+        for _ in range(count):
+            request = dtl_world.irecv(room, other)
+            dtl_world.send(array, other)
+            request.wait()
+
+    def allreduce_of_mpi4py(count: int) -> None:
+        for _ in range(count):
+            world.Allreduce(one, total)
+
+    def allreduce_of_dtl(count: int) -> None:
+        for _ in range(count):
+            dtl_world.allreduce(one, total)
+
+    sides |= {
+        "request, mpi4py": request_of_mpi4py,
+        "request, dtl shm": request_of_dtl,
+        "allreduce, mpi4py": allreduce_of_mpi4py,
+        "allreduce, dtl shm": allreduce_of_dtl,
+    }
     times: dict[str, list[float]] = {name: [] for name in sides}
     for block in range(-3, BLOCKS):
         for name, trips in sides.items():

@@ -12,6 +12,8 @@ class Collectives(case.Case):
         total = np.arange(4.0) * self.size + sum(range(self.size))
         self.comm.allreduce(mine, result)
         np.testing.assert_array_equal(result, total)
+        self.comm.allreduce(op=dtl.Op.MIN, rbuf=result, sbuf=mine)
+        np.testing.assert_array_equal(result, np.arange(4.0))
         self.comm.iallreduce(mine, result, dtl.Op.MAX).wait()
         np.testing.assert_array_equal(result, np.arange(4.0) + self.size - 1)
         self.comm.allreduce(dtl.IN_PLACE, mine)
@@ -123,6 +125,8 @@ class Collectives(case.Case):
             self.comm.allgatherv(four, four, [5] * self.size)
         with self.assertRaisesRegex(ValueError, "one for each"):
             self.comm.allgatherv(four, four, [1] * (self.size + 1))
+        with self.refuses(dtl.Status.INVALID_ARGUMENT, "overlap"):
+            self.comm.allreduce(four, four)
         with self.refuses(dtl.Status.TYPE):
             self.comm.allreduce(four, np.zeros(4), dtl.Op.BAND)
         with self.refuses(dtl.Status.INVALID_RANK, "root"):

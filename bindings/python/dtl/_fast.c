@@ -1,19 +1,11 @@
-/* _fast.c: what the binding does in C, over Python's stable interface.
+/* _fast.c: messages of dtl.Comm, with few instructions between Python and dtl_comm_send, over
+ * Python's stable interface.
  *
- * Messages   blocking messages of dtl.Comm, with few instructions between Python and dtl_comm_send
- * Buffer     a buffer of Python in use by the library: its address, dtype and number of elements
- * Block      memory of the library as a buffer of Python
- * tensors    DLPack's capsules
- *
- * dtl/comm.py derives Comm from Messages. Objects without the buffer protocol (device memory) go to
- * the methods _send_other, _ssend_other and _recv_other of the derived class.
+ * dtl/comm.py derives Comm from the type Messages. Objects without the buffer protocol (device
+ * memory) go to methods of the derived class: _send_other, _ssend_other, _recv_other, _isend_other
+ * and _irecv_other; IN_PLACE and buffers that do not match to _allreduce_other.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <dtl.h>
-#include <stddef.h>
-#include <string.h>
-#include <structmember.h>
+#include "_fast.h"
 
 typedef struct {
     PyObject_HEAD
@@ -22,53 +14,12 @@ typedef struct {
 
 /* Function of dtl/error.py that raises dtl.Error: (status, buffer) -> never returns. */
 static PyObject *raise_error;
+/* Type of the buffers of requests. */
+static PyTypeObject *buffer_type;
 /* Type of the result of recv: a named tuple (source, tag, size_bytes). */
 static PyTypeObject *recv_info;
 
 typedef dtl_status_t send_fn(dtl_comm_t, const void *, uint64_t, dtl_dtype_t, int32_t, int32_t);
-
-/* Returns the dtype of the elements of a buffer, or DTL_DTYPE_BYTE for those that have none. */
-static dtl_dtype_t dtype_of(const Py_buffer *view)
-{
-    static const dtl_dtype_t integers[2][9] = {
-        {-1, DTL_DTYPE_INT8, DTL_DTYPE_INT16, -1, DTL_DTYPE_INT32, -1, -1, -1, DTL_DTYPE_INT64},
-        {-1, DTL_DTYPE_UINT8, DTL_DTYPE_UINT16, -1, DTL_DTYPE_UINT32, -1, -1, -1, DTL_DTYPE_UINT64},
-    };
-    const char *format = view->format ? view->format : "B";
-    if (*format == '@' || *format == '=' || *format == '<') {
-        ++format;
-    }
-    if (strcmp(format, "Zf") == 0 && view->itemsize == 8) {
-        return DTL_DTYPE_COMPLEX64;
-    }
-    if (strcmp(format, "Zd") == 0 && view->itemsize == 16) {
-        return DTL_DTYPE_COMPLEX128;
-    }
-    if (format[0] == '\0' || format[1] != '\0' || view->itemsize < 1 || view->itemsize > 8) {
-        return DTL_DTYPE_BYTE;
-    }
-    switch (*format) {
-    case 'b': case 'h': case 'i': case 'l': case 'q': case 'n':
-        return integers[0][view->itemsize];
-    case 'B': case 'H': case 'I': case 'L': case 'Q': case 'N':
-        return integers[1][view->itemsize];
-    case '?':
-        return DTL_DTYPE_BOOL;
-    case 'e':
-        return DTL_DTYPE_FLOAT16;
-    case 'f':
-        return DTL_DTYPE_FLOAT32;
-    case 'd':
-        return DTL_DTYPE_FLOAT64;
-    default:
-        return DTL_DTYPE_BYTE;
-    }
-}
-
-static uint64_t count_of(const Py_buffer *view, dtl_dtype_t dtype)
-{
-    return (uint64_t)(dtype == DTL_DTYPE_BYTE ? view->len : view->len / view->itemsize);
-}
 
 /* Arguments of a message: the buffer, and a rank and a tag, which may be absent. */
 typedef struct {
@@ -148,11 +99,11 @@ static PyObject *send_with(send_fn *function, const char *other, PyObject *self,
         PyErr_Clear();
         return PyObject_CallMethod(self, other, "Oii", all.buffer, (int)all.rank, (int)all.tag);
     }
-    const dtl_dtype_t dtype = dtype_of(&view);
+    const dtl_dtype_t dtype = fast_dtype_of(&view);
     const dtl_comm_t comm = ((messages_t *)self)->comm;
     dtl_status_t status;
     Py_BEGIN_ALLOW_THREADS
-    status = function(comm, view.buf, count_of(&view, dtype), dtype, all.rank, all.tag);
+    status = function(comm, view.buf, fast_count_of(&view, dtype), dtype, all.rank, all.tag);
     Py_END_ALLOW_THREADS
     if (status != DTL_SUCCESS) {
         return fail(status, &view);
@@ -209,18 +160,161 @@ static PyObject *messages_recv(PyObject *self, PyObject *const *args, Py_ssize_t
         return PyObject_CallMethod(self, "_recv_other", "Oii", all.buffer, (int)all.rank,
                                    (int)all.tag);
     }
-    const dtl_dtype_t dtype = dtype_of(&view);
+    const dtl_dtype_t dtype = fast_dtype_of(&view);
     const dtl_comm_t comm = ((messages_t *)self)->comm;
     dtl_recv_info_t info;
     dtl_status_t status;
     Py_BEGIN_ALLOW_THREADS
-    status = dtl_comm_recv(comm, view.buf, count_of(&view, dtype), dtype, all.rank, all.tag, &info);
+    status = dtl_comm_recv(comm, view.buf, fast_count_of(&view, dtype), dtype, all.rank, all.tag,
+                           &info);
     Py_END_ALLOW_THREADS
     if (status != DTL_SUCCESS) {
         return fail(status, &view);
     }
     PyBuffer_Release(&view);
     return result_of(&info);
+}
+
+typedef dtl_status_t start_fn(dtl_comm_t, void *, uint64_t, dtl_dtype_t, int32_t, int32_t,
+                              dtl_request_t *);
+
+static dtl_status_t isend(dtl_comm_t comm, void *buf, uint64_t count, dtl_dtype_t dtype,
+                          int32_t dest, int32_t tag, dtl_request_t *out)
+{
+    return dtl_comm_isend(comm, buf, count, dtype, dest, tag, out);
+}
+
+/* Starts a message: returns the request's number and the buffer, which is in use until the end. */
+static PyObject *start_with(start_fn *function, const char *other, PyObject *self,
+                            const arguments_t *all, int writable)
+{
+    PyObject *buffer = PyObject_CallFunction((PyObject *)buffer_type, "Oi", all->buffer, writable);
+    if (!buffer) {
+        PyErr_Clear();
+        return PyObject_CallMethod(self, other, "Oii", all->buffer, (int)all->rank, (int)all->tag);
+    }
+    buffer_t *found = (buffer_t *)buffer;
+    const dtl_comm_t comm = ((messages_t *)self)->comm;
+    dtl_request_t request;
+    dtl_status_t status;
+    Py_BEGIN_ALLOW_THREADS
+    status = function(comm, found->view.buf, found->count, found->dtype, all->rank, all->tag,
+                      &request);
+    Py_END_ALLOW_THREADS
+    if (status != DTL_SUCCESS) {
+        PyObject *result = PyObject_CallFunction(raise_error, "iO", (int)status, buffer);
+        Py_XDECREF(result);
+        Py_DECREF(buffer);
+        return NULL;
+    }
+    return Py_BuildValue("KN", (unsigned long long)request.id, buffer);
+}
+
+static PyObject *messages_isend(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                PyObject *names)
+{
+    arguments_t all = {NULL, 0, 0};
+    return parse(args, count, names, "dest", 1, &all)
+               ? start_with(isend, "_isend_other", self, &all, 0)
+               : NULL;
+}
+
+static PyObject *messages_irecv(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                PyObject *names)
+{
+    arguments_t all = {NULL, DTL_ANY_SOURCE, DTL_ANY_TAG};
+    return parse(args, count, names, "source", 0, &all)
+               ? start_with(dtl_comm_irecv, "_irecv_other", self, &all, 1)
+               : NULL;
+}
+
+/* Gets the buffers of a reduction. Returns 0 without an exception if they are no buffers, or not as
+ * many elements of one dtype. */
+static int pair_of(PyObject *sbuf, PyObject *rbuf, Py_buffer *send, Py_buffer *receive)
+{
+    const int flags = PyBUF_ANY_CONTIGUOUS | PyBUF_FORMAT;
+    if (PyObject_GetBuffer(sbuf, send, flags) != 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (PyObject_GetBuffer(rbuf, receive, flags | PyBUF_WRITABLE) != 0) {
+        PyErr_Clear();
+        PyBuffer_Release(send);
+        return 0;
+    }
+    if (send->len == receive->len && fast_dtype_of(send) == fast_dtype_of(receive)) {
+        return 1;
+    }
+    PyBuffer_Release(send);
+    PyBuffer_Release(receive);
+    return 0;
+}
+
+static PyObject *messages_allreduce(PyObject *self, PyObject *args, PyObject *named)
+{
+    static char *names[] = {"sbuf", "rbuf", "op", NULL};
+    PyObject *sbuf, *rbuf;
+    int op = DTL_OP_SUM;
+    Py_buffer send, receive;
+    if (!PyArg_ParseTupleAndKeywords(args, named, "OO|i", names, &sbuf, &rbuf, &op)) {
+        return NULL;
+    }
+    if (!pair_of(sbuf, rbuf, &send, &receive)) {
+        return PyObject_CallMethod(self, "_allreduce_other", "OOi", sbuf, rbuf, op);
+    }
+    const dtl_dtype_t dtype = fast_dtype_of(&send);
+    const uint64_t count = fast_count_of(&send, dtype);
+    const dtl_comm_t comm = ((messages_t *)self)->comm;
+    dtl_status_t status;
+    Py_BEGIN_ALLOW_THREADS
+    status = dtl_comm_allreduce(comm, send.buf, receive.buf, count, dtype, op);
+    Py_END_ALLOW_THREADS
+    if (status != DTL_SUCCESS) {
+        PyObject *result = PyObject_CallFunction(raise_error, "i(OO)", (int)status, sbuf, rbuf);
+        Py_XDECREF(result);
+    }
+    PyBuffer_Release(&send);
+    PyBuffer_Release(&receive);
+    if (status != DTL_SUCCESS) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* Waits for a request: (number, timeout_ns) -> (status, result). */
+static PyObject *wait_request(PyObject *module, PyObject *args)
+{
+    (void)module;
+    unsigned long long number, timeout_ns;
+    if (!PyArg_ParseTuple(args, "KK", &number, &timeout_ns)) {
+        return NULL;
+    }
+    const dtl_request_t request = {number};
+    dtl_recv_info_t info = {0};
+    dtl_status_t status;
+    Py_BEGIN_ALLOW_THREADS
+    status = dtl_request_wait(request, timeout_ns, &info);
+    Py_END_ALLOW_THREADS
+    PyObject *result = result_of(&info);
+    return result ? Py_BuildValue("iN", (int)status, result) : NULL;
+}
+
+/* Tests a request: number -> (status, done, result). */
+static PyObject *test_request(PyObject *module, PyObject *object)
+{
+    (void)module;
+    const dtl_request_t request = {PyLong_AsUnsignedLongLong(object)};
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    dtl_recv_info_t info = {0};
+    int32_t done = 0;
+    dtl_status_t status;
+    Py_BEGIN_ALLOW_THREADS
+    status = dtl_request_test(request, &done, &info);
+    Py_END_ALLOW_THREADS
+    PyObject *result = result_of(&info);
+    return result ? Py_BuildValue("iiN", (int)status, (int)done, result) : NULL;
 }
 
 static PyObject *messages_get_id(PyObject *self, void *unused)
@@ -240,179 +334,6 @@ static int messages_set_id(PyObject *self, PyObject *value, void *unused)
     return 0;
 }
 
-/* A buffer of Python that is in use: it can be neither freed nor resized. */
-typedef struct {
-    PyObject_HEAD
-    Py_buffer view;
-    uint64_t address;
-    uint64_t count;
-    uint64_t size_bytes;
-    int dtype;
-} buffer_t;
-
-static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *names)
-{
-    (void)names;
-    PyObject *object;
-    int writable;
-    if (!PyArg_ParseTuple(args, "Op", &object, &writable)) {
-        return NULL;
-    }
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    buffer_t *self = (buffer_t *)allocate(type, 0);
-    const int flags = PyBUF_ANY_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
-    if (!self || PyObject_GetBuffer(object, &self->view, flags) != 0) {
-        Py_XDECREF((PyObject *)self);
-        return NULL;
-    }
-    const dtl_dtype_t dtype = dtype_of(&self->view);
-    self->address = (uint64_t)(uintptr_t)self->view.buf;
-    self->count = count_of(&self->view, dtype);
-    self->size_bytes = (uint64_t)self->view.len;
-    self->dtype = (int)dtype;
-    return (PyObject *)self;
-}
-
-/* Frees an object of a heap type. */
-static void free_object(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF((PyObject *)type);
-}
-
-static void buffer_dealloc(PyObject *self)
-{
-    PyBuffer_Release(&((buffer_t *)self)->view);
-    free_object(self);
-}
-
-/* Memory of the library that Python reads and writes. It keeps its owner, which frees it. */
-typedef struct {
-    PyObject_HEAD
-    void *address;
-    Py_ssize_t size_bytes;
-    Py_ssize_t exports;
-    int read_only;
-    PyObject *owner;
-} block_t;
-
-static PyObject *block_new(PyTypeObject *type, PyObject *args, PyObject *names)
-{
-    (void)names;
-    unsigned long long address;
-    Py_ssize_t size_bytes;
-    int read_only;
-    PyObject *owner;
-    if (!PyArg_ParseTuple(args, "KnpO", &address, &size_bytes, &read_only, &owner)) {
-        return NULL;
-    }
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    block_t *self = (block_t *)allocate(type, 0);
-    if (self) {
-        self->address = (void *)(uintptr_t)address;
-        self->size_bytes = size_bytes;
-        self->read_only = read_only;
-        self->owner = Py_NewRef(owner);
-    }
-    return (PyObject *)self;
-}
-
-static int block_get_buffer(PyObject *object, Py_buffer *view, int flags)
-{
-    block_t *self = (block_t *)object;
-    if (!self->owner) {
-        view->obj = NULL;
-        PyErr_SetString(PyExc_BufferError, "the memory has been given back to the library");
-        return -1;
-    }
-    if (PyBuffer_FillInfo(view, object, self->address, self->size_bytes, self->read_only,
-                          flags) != 0) {
-        return -1;
-    }
-    ++self->exports;
-    return 0;
-}
-
-static void block_release_buffer(PyObject *object, Py_buffer *view)
-{
-    (void)view;
-    --((block_t *)object)->exports;
-}
-
-/* Ends the use of the memory. Fails while arrays of Python use it. */
-static PyObject *block_close(PyObject *object, PyObject *unused)
-{
-    (void)unused;
-    block_t *self = (block_t *)object;
-    if (self->exports > 0) {
-        PyErr_Format(PyExc_BufferError,
-                     "%zd arrays or views still use the memory: delete them first (del a)",
-                     self->exports);
-        return NULL;
-    }
-    Py_CLEAR(self->owner);
-    Py_RETURN_NONE;
-}
-
-static void block_dealloc(PyObject *self)
-{
-    Py_CLEAR(((block_t *)self)->owner);
-    free_object(self);
-}
-
-static const char *const fresh_names[2] = {"dltensor", "dltensor_versioned"};
-static const char *const used_names[2] = {"used_dltensor", "used_dltensor_versioned"};
-
-/* Deletes the tensor of a capsule that nobody has consumed. */
-static void delete_tensor(PyObject *capsule)
-{
-    if (PyCapsule_IsValid(capsule, fresh_names[0])) {
-        dtl_dlpack_managed_t *tensor = PyCapsule_GetPointer(capsule, fresh_names[0]);
-        if (tensor->deleter) {
-            tensor->deleter(tensor);
-        }
-    } else if (PyCapsule_IsValid(capsule, fresh_names[1])) {
-        dtl_dlpack_versioned_t *tensor = PyCapsule_GetPointer(capsule, fresh_names[1]);
-        if (tensor->deleter) {
-            tensor->deleter(tensor);
-        }
-    }
-}
-
-/* Returns a capsule with the tensor at an address: (address, versioned). */
-static PyObject *capsule_of(PyObject *module, PyObject *args)
-{
-    (void)module;
-    unsigned long long address;
-    int versioned;
-    if (!PyArg_ParseTuple(args, "Kp", &address, &versioned)) {
-        return NULL;
-    }
-    return PyCapsule_New((void *)(uintptr_t)address, fresh_names[versioned], delete_tensor);
-}
-
-/* Returns the (address, versioned) of the tensor in a capsule. */
-static PyObject *tensor_of(PyObject *module, PyObject *capsule)
-{
-    (void)module;
-    const int versioned = PyCapsule_IsValid(capsule, fresh_names[1]);
-    void *tensor = PyCapsule_GetPointer(capsule, fresh_names[versioned]);
-    return tensor ? Py_BuildValue("Ki", (unsigned long long)(uintptr_t)tensor, versioned) : NULL;
-}
-
-/* Marks the tensor of a capsule as consumed: its new owner calls the deleter. */
-static PyObject *consume(PyObject *module, PyObject *capsule)
-{
-    (void)module;
-    const int versioned = PyCapsule_IsValid(capsule, fresh_names[1]);
-    if (PyCapsule_SetName(capsule, used_names[versioned]) != 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
-}
-
 static PyObject *set_error(PyObject *module, PyObject *function)
 {
     (void)module;
@@ -430,6 +351,13 @@ static PyMethodDef messages_methods[] = {
     {"recv", (PyCFunction)(void (*)(void))messages_recv, METH_FASTCALL | METH_KEYWORDS,
      "recv(buffer, source=ANY_SOURCE, tag=ANY_TAG) -> RecvInfo\n\n"
      "Receives a message. Blocks until it is in the buffer."},
+    {"allreduce", (PyCFunction)(void (*)(void))messages_allreduce, METH_VARARGS | METH_KEYWORDS,
+     "allreduce(sbuf, rbuf, op=Op.SUM)\n\n"
+     "Reduces the elements of every rank into the rbuf of every rank."},
+    {"_isend", (PyCFunction)(void (*)(void))messages_isend, METH_FASTCALL | METH_KEYWORDS,
+     "_isend(buffer, dest, tag=0) -> (number, buffer)\n\nStarts a send."},
+    {"_irecv", (PyCFunction)(void (*)(void))messages_irecv, METH_FASTCALL | METH_KEYWORDS,
+     "_irecv(buffer, source=ANY_SOURCE, tag=ANY_TAG) -> (number, buffer)\n\nStarts a receive."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -442,52 +370,13 @@ static PyType_Slot messages_slots[] = {
     {Py_tp_doc, "Blocking messages of a communicator."},
     {Py_tp_methods, messages_methods},
     {Py_tp_getset, messages_members},
-    {Py_tp_dealloc, free_object},
+    {Py_tp_dealloc, fast_free},
     {0, NULL},
 };
 
 static PyType_Spec messages_spec = {
     "dtl._fast.Messages", sizeof(messages_t), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
     messages_slots,
-};
-
-static PyMemberDef buffer_members[] = {
-    {"address", T_ULONGLONG, offsetof(buffer_t, address), READONLY, "Its first byte."},
-    {"count", T_ULONGLONG, offsetof(buffer_t, count), READONLY, "Number of elements."},
-    {"size_bytes", T_ULONGLONG, offsetof(buffer_t, size_bytes), READONLY, "Size in bytes."},
-    {"dtype", T_INT, offsetof(buffer_t, dtype), READONLY, "Element type; BYTE for any other."},
-    {NULL, 0, 0, 0, NULL},
-};
-
-static PyType_Slot buffer_slots[] = {
-    {Py_tp_doc, "Buffer(object, writable): a buffer of Python in use by the library."},
-    {Py_tp_new, buffer_new},
-    {Py_tp_members, buffer_members},
-    {Py_tp_dealloc, buffer_dealloc},
-    {0, NULL},
-};
-
-static PyType_Spec buffer_spec = {
-    "dtl._fast.Buffer", sizeof(buffer_t), 0, Py_TPFLAGS_DEFAULT, buffer_slots,
-};
-
-static PyMethodDef block_methods[] = {
-    {"close", block_close, METH_NOARGS, "Ends the use of the memory; fails while arrays use it."},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyType_Slot block_slots[] = {
-    {Py_tp_doc, "Block(address, size_bytes, read_only, owner): memory of the library."},
-    {Py_tp_new, block_new},
-    {Py_tp_methods, block_methods},
-    {Py_bf_getbuffer, block_get_buffer},
-    {Py_bf_releasebuffer, block_release_buffer},
-    {Py_tp_dealloc, block_dealloc},
-    {0, NULL},
-};
-
-static PyType_Spec block_spec = {
-    "dtl._fast.Block", sizeof(block_t), 0, Py_TPFLAGS_DEFAULT, block_slots,
 };
 
 static PyStructSequence_Field recv_info_fields[] = {
@@ -503,9 +392,12 @@ static PyStructSequence_Desc recv_info_desc = {
 
 static PyMethodDef functions[] = {
     {"set_error", set_error, METH_O, "Sets the function that raises dtl.Error."},
-    {"capsule_of", capsule_of, METH_VARARGS, "Returns a capsule with a tensor of DLPack."},
-    {"tensor_of", tensor_of, METH_O, "Returns the address of a capsule's tensor, and its version."},
-    {"consume", consume, METH_O, "Marks the tensor of a capsule as consumed."},
+    {"wait", wait_request, METH_VARARGS, "wait(number, timeout_ns) -> (status, result)"},
+    {"test", test_request, METH_O, "test(number) -> (status, done, result)"},
+    {"capsule_of", fast_capsule_of, METH_VARARGS, "Returns a capsule with a tensor of DLPack."},
+    {"tensor_of", fast_tensor_of, METH_O,
+     "Returns the address of a capsule's tensor, and its version."},
+    {"consume", fast_consume, METH_O, "Marks the tensor of a capsule as consumed."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -514,25 +406,26 @@ static struct PyModuleDef definition = {
     NULL, NULL, NULL, NULL,
 };
 
-/* Creates a type and adds it to the module. */
-static int add_type(PyObject *module, PyType_Spec *spec, const char *name)
+/* Creates a type and adds it to the module; the result is borrowed from that. */
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name)
 {
     PyObject *type = PyType_FromSpec(spec);
-    const int result = type ? PyModule_AddObjectRef(module, name, type) : -1;
+    const int is_added = type && PyModule_AddObjectRef(module, name, type) == 0;
     Py_XDECREF(type);
-    return result;
+    return is_added ? (PyTypeObject *)type : NULL;
 }
 
 PyMODINIT_FUNC PyInit__fast(void)
 {
     PyObject *module = PyModule_Create(&definition);
     recv_info = PyStructSequence_NewType(&recv_info_desc);
-    if (!module || !recv_info || add_type(module, &messages_spec, "Messages") != 0 ||
-        add_type(module, &buffer_spec, "Buffer") != 0 ||
-        add_type(module, &block_spec, "Block") != 0 ||
+    if (!module || !recv_info || !add_type(module, &messages_spec, "Messages") ||
+        !(buffer_type = add_type(module, &fast_buffer_spec, "Buffer")) ||
+        !add_type(module, &fast_block_spec, "Block") ||
         PyModule_AddObjectRef(module, "RecvInfo", (PyObject *)recv_info) != 0) {
         Py_XDECREF(module);
         return NULL;
     }
+    Py_INCREF((PyObject *)buffer_type);
     return module;
 }

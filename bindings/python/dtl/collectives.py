@@ -48,7 +48,7 @@ class Collectives:
         arguments, used = call
         out = ffi.new("dtl_request_t *")
         check(getattr(lib, f"dtl_comm_{name}")(self._handle, *arguments, out), used)
-        return Request(out[0], used)
+        return Request(out[0].id, used)
 
     def barrier(self) -> None:
         """Blocks until every rank has called it."""
@@ -82,8 +82,8 @@ class Collectives:
         arguments, used = self._pair(sbuf, rbuf)
         return (*arguments, int(op), root), used
 
-    def allreduce(self, sbuf: Any, rbuf: Any, op: int = Op.SUM) -> None:
-        """Reduces the elements of every rank into the `rbuf` of every rank."""
+    def _allreduce_other(self, sbuf: Any, rbuf: Any, op: int) -> None:
+        """Performs what `allreduce` (in _fast.c) does not: IN_PLACE, other buffers, errors."""
         self._run("allreduce", self._reduction(sbuf, rbuf, op))
 
     def iallreduce(self, sbuf: Any, rbuf: Any, op: int = Op.SUM) -> Request:

@@ -207,16 +207,21 @@ class Comm(Messages, Collectives):
         check(lib.dtl_comm_iprobe(self._handle, source, tag, found, info))
         return _info(info) if found[0] else None
 
-    def _message(self, function: Any, buffer: Any, writable: bool, peer: int, tag: int) -> Any:
+    def _message(
+        self, function: Any, buffer: Any, writable: bool, peer: int, tag: int
+    ) -> tuple[int, object]:
         span, out = buffers.span(buffer, writable), ffi.new(_REQUEST)
         status = function(self._handle, span.pointer, span.count, span.dtype, peer, tag, out)
         if status != 0:
             fail(status, span)
-        return out[0], span
+        return out[0].id, span
 
     def isend(self, buffer: Any, dest: int, tag: int = 0) -> Request:
         """Starts a send. The buffer must stay unchanged until the request is complete."""
-        return Request(*self._message(lib.dtl_comm_isend, buffer, False, dest, tag))
+        return Request(*self._isend(buffer, dest, tag))
+
+    def _isend_other(self, buffer: Any, dest: int, tag: int) -> tuple[int, object]:
+        return self._message(lib.dtl_comm_isend, buffer, False, dest, tag)
 
     def issend(self, buffer: Any, dest: int, tag: int = 0) -> Request:
         """Starts a synchronous send: complete when a receive has started to take it."""
@@ -224,14 +229,17 @@ class Comm(Messages, Collectives):
 
     def irecv(self, buffer: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Starts a receive. Do not access the buffer until the request is complete."""
-        return Request(*self._message(lib.dtl_comm_irecv, buffer, True, source, tag))
+        return Request(*self._irecv(buffer, source, tag))
+
+    def _irecv_other(self, buffer: Any, source: int, tag: int) -> tuple[int, object]:
+        return self._message(lib.dtl_comm_irecv, buffer, True, source, tag)
 
     def isend_on(self, buffer: Any, dest: int, event: Event, tag: int = 0) -> Request:
         """Starts a send that begins once an event is complete, without waiting for it here."""
         span, out = buffers.span(buffer, False), ffi.new("dtl_request_t *")
         arguments = self._handle, span.pointer, span.count, span.dtype, dest, tag
         check(lib.dtl_comm_isend_on(*arguments, event._handle, out), span)
-        return Request(out[0], (span, event))
+        return Request(out[0].id, (span, event))
 
     def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message:
         """Blocks until there is a message, and matches it: only its recv or irecv receives it."""
@@ -311,7 +319,7 @@ class Message:
         span, out = buffers.span(buffer, True), ffi.new("dtl_request_t *")
         arguments = self._handle, span.pointer, span.count, span.dtype, out
         check(lib.dtl_comm_imrecv(*arguments), span)
-        return Request(out[0], span)
+        return Request(out[0].id, span)
 
 
 class Registration:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Any
 
+from . import _fast
 from ._fast import RecvInfo
 from ._raw import ffi, lib
 from .error import Error, check, fail
@@ -18,14 +19,12 @@ from .library import INFINITE, timeout_ns
 _SLICE_NS = 50_000_000
 
 # Looked up once: these are on the path of each message.
-_INFO = ffi.typeof("dtl_recv_info_t *")
-_REQUEST = ffi.typeof("dtl_request_t *")
 _TIMEOUT: int = lib.DTL_ERROR_TIMEOUT
-_UNFINISHED = (lib.DTL_ERROR_TIMEOUT, lib.DTL_ERROR_BUSY)
-_wait = lib.dtl_request_wait
+_BUSY: int = lib.DTL_ERROR_BUSY
+_EMPTY = RecvInfo((0, 0, 0))
 
 # Operations whose Request was dropped before they were complete, with their buffers.
-_pending: deque[tuple[Any, object]] = deque()
+_pending: deque[tuple[int, object]] = deque()
 
 
 class Request:
@@ -35,12 +34,13 @@ class Request:
     complete leaves the operation running; its buffers are kept until it is complete.
     """
 
-    __slots__ = ("__weakref__", "_buffers", "_handle", "_info", "_is_persistent")
+    __slots__ = ("__weakref__", "_buffers", "_info", "_is_persistent", "_number")
 
-    def __init__(self, handle: Any, buffers: object, is_persistent: bool = False) -> None:
-        self._handle: Any = handle
-        self._buffers: object = buffers
-        self._info: RecvInfo | None = None
+    def __init__(self, number: int, buffers: object, is_persistent: bool = False) -> None:
+        # Number of the handle; 0 once the operation is complete.
+        self._number = number
+        self._buffers = buffers
+        self._info = _EMPTY
         self._is_persistent = is_persistent
         if _pending:
             release_pending()
@@ -48,7 +48,7 @@ class Request:
     @property
     def is_complete(self) -> bool:
         """True once wait, test or await has found the operation complete."""
-        return self._handle is None
+        return self._number == 0
 
     def wait(self, timeout: float | None = None) -> RecvInfo:
         """Waits until the operation is complete, for at most `timeout` seconds.
@@ -56,33 +56,28 @@ class Request:
         Returns the result of a receive. Raises Error with TIMEOUT if the time passed: the operation
         continues.
         """
-        if self._handle is None:
-            return self._result()
+        if self._number == 0:
+            return self._info
         left = INFINITE if timeout is None else timeout_ns(timeout)
-        info = ffi.new(_INFO)
         while True:
             part = left if left < _SLICE_NS else _SLICE_NS
-            status = _wait(self._handle, part, info)
-            if status == 0:
-                return self._end(0, info)
+            status, info = _fast.wait(self._number, part)
             if status == _TIMEOUT and left > part:
                 if timeout is not None:
                     left -= part
                 continue
-            if status in _UNFINISHED:
+            if status in (_TIMEOUT, _BUSY):
                 fail(status)
             return self._end(status, info)
 
     def test(self) -> bool:
         """Returns true if the operation is complete. Does not block."""
-        if self._handle is None:
+        if self._number == 0:
             return True
-        done = ffi.new("int32_t *")
-        info = ffi.new(_INFO)
-        status = lib.dtl_request_test(self._handle, done, info)
-        if status == lib.DTL_ERROR_BUSY:
+        status, done, info = _fast.test(self._number)
+        if status == _BUSY:
             fail(status)
-        if status == 0 and not done[0]:
+        if status == 0 and not done:
             return False
         self._end(status, info)
         return True
@@ -90,29 +85,25 @@ class Request:
     @property
     def info(self) -> RecvInfo:
         """Result of a complete receive."""
-        if self._handle is not None:
+        if self._number != 0:
             raise ValueError("the request is not complete: wait for it first")
-        return self._result()
+        return self._info
 
     def cancel(self) -> None:
         """Attempts to cancel an operation that has not been matched. Wait for it afterwards."""
-        if self._handle is not None:
-            check(lib.dtl_request_cancel(self._handle))
+        if self._number != 0:
+            check(lib.dtl_request_cancel(_handle(self._number)))
 
-    def _result(self) -> RecvInfo:
-        return self._info if self._info is not None else RecvInfo((0, 0, 0))
-
-    def _end(self, status: int, info: Any) -> RecvInfo:
+    def _end(self, status: int, info: RecvInfo) -> RecvInfo:
         """Records that the operation is complete, and returns its result."""
         buffers = self._buffers
         if not self._is_persistent or status == lib.DTL_ERROR_INVALID_HANDLE:
-            self._handle = None
+            self._number = 0
             self._buffers = None
-        result = RecvInfo((info.source, info.tag, info.size_bytes))
-        self._info = result
+        self._info = info
         if status != 0:
             fail(status, buffers)
-        return result
+        return info
 
     def __await__(self) -> Generator[Any, None, RecvInfo]:
         return self._wait_async().__await__()
@@ -124,7 +115,7 @@ class Request:
         while not self.test():
             tests += 1
             await asyncio.sleep(0 if tests < 100 else min(1e-3, 1e-6 * tests))
-        return self._result()
+        return self._info
 
     def __enter__(self) -> Request:
         return self
@@ -135,9 +126,8 @@ class Request:
             self.wait()
 
     def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle is not None and lib is not None:
-            _pending.append((handle, self._buffers))
+        if self._number != 0:
+            _pending.append((self._number, self._buffers))
 
 
 class PersistentRequest(Request):
@@ -145,19 +135,19 @@ class PersistentRequest(Request):
 
     __slots__ = ()
 
-    def __init__(self, handle: Any, buffers: object) -> None:
-        super().__init__(handle, buffers, is_persistent=True)
+    def __init__(self, number: int, buffers: object) -> None:
+        super().__init__(number, buffers, is_persistent=True)
 
     def start(self) -> PersistentRequest:
         """Starts the message."""
-        check(lib.dtl_request_start(self._handle or ffi.new(_REQUEST)[0]))
+        check(lib.dtl_request_start(_handle(self._number)))
         return self
 
     def destroy(self) -> None:
         """Destroys the request; a message in flight is cancelled."""
-        if self._handle is not None:
-            check(lib.dtl_request_destroy(self._handle))
-            self._handle = self._buffers = None
+        if self._number != 0:
+            check(lib.dtl_request_destroy(_handle(self._number)))
+            self._number, self._buffers = 0, None
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
@@ -165,10 +155,7 @@ class PersistentRequest(Request):
         self.destroy()
 
     def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle is None or lib is None:
-            return
-        if lib.dtl_request_destroy(handle) != 0:
+        if self._number != 0 and lib.dtl_request_destroy(_handle(self._number)) != 0:
             super().__del__()
 
 
@@ -186,14 +173,14 @@ def wait_all(requests: Sequence[Request], timeout: float | None = None) -> list[
         status = lib.dtl_request_wait_all(handles, len(requests), part, infos)
         buffers = [request._buffers for request in requests]
         for index, request in enumerate(requests):
-            if request._handle is not None and handles[index].id == 0:
+            if request._number != 0 and handles[index].id == 0:
                 _complete(request, infos[index])
         if status == lib.DTL_ERROR_TIMEOUT and left > part:
             if timeout is not None:
                 left -= part
             continue
         check(status, buffers)
-        return [request._result() for request in requests]
+        return [request._info for request in requests]
 
 
 def wait_any(requests: Sequence[Request], timeout: float | None = None) -> int | None:
@@ -201,7 +188,7 @@ def wait_any(requests: Sequence[Request], timeout: float | None = None) -> int |
     left = timeout_ns(timeout)
     handles = _handles(requests)
     index = ffi.new("uint64_t *", lib.DTL_NO_INDEX)
-    info = ffi.new(_INFO)
+    info = ffi.new("dtl_recv_info_t *")
     while True:
         part = min(left, _SLICE_NS)
         status = lib.dtl_request_wait_any(handles, len(requests), part, index, info)
@@ -228,31 +215,33 @@ def test_all(requests: Sequence[Request]) -> bool:
     return all(done)
 
 
+def _handle(number: int) -> Any:
+    """Returns a request's handle by its number."""
+    return ffi.new("dtl_request_t *", [number])[0]
+
+
 def _handles(requests: Sequence[Request]) -> Any:
     handles = ffi.new("dtl_request_t[]", max(len(requests), 1))
     for index, request in enumerate(requests):
-        if request._handle is not None:
-            handles[index] = request._handle
+        handles[index].id = request._number
     return handles
 
 
 def _complete(request: Request, info: Any) -> None:
-    request._handle = request._buffers = None
+    request._number, request._buffers = 0, None
     request._info = RecvInfo((info.source, info.tag, info.size_bytes))
 
 
 def release_pending() -> int:
     """Releases the buffers of dropped requests that are complete; returns how many are left."""
-    done = ffi.new("int32_t *")
     for _ in range(len(_pending)):
         try:
-            handle, buffers = _pending.popleft()
+            number, buffers = _pending.popleft()
         except IndexError:  # another thread releases them
             break
-        done[0] = 0
-        status = lib.dtl_request_test(handle, done, ffi.NULL)
-        if status == lib.DTL_ERROR_BUSY or (status == 0 and not done[0]):
-            _pending.append((handle, buffers))
+        status, done, _ = _fast.test(number)
+        if status == _BUSY or (status == 0 and not done):
+            _pending.append((number, buffers))
         elif status != 0:
             with contextlib.suppress(Error):  # nobody waits for this operation
                 fail(status, buffers)

@@ -143,7 +143,7 @@ class Window:
         out = ffi.new("dtl_request_t *")
         arguments = span.pointer, span.count, span.dtype, target, disp, out
         check(function(self._handle, *arguments), span)
-        return Request(out[0], span)
+        return Request(out[0].id, span)
 
     def fence(self) -> None:
         """Ends the current epoch on all ranks and opens the next one. Collective."""
