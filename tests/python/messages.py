@@ -105,6 +105,13 @@ class Messages(case.Case):
             self.comm.recv(np.zeros(1), 0, -7)
         with self.assertRaisesRegex(BufferError, "contiguous"):
             self.comm.send(np.zeros((4, 4))[:, 1], 1)
+        objects = np.array([{}, {}])
+        for call in (self.comm.send, self.comm.isend, self.comm.recv, self.comm.irecv):
+            with self.assertRaisesRegex(TypeError, "Python objects.*pickle"):
+                call(objects, 1)
+        fields = np.zeros(1, dtype=[("O", "i4"), ("Other", "f8")])  # names only
+        dtl.COMM_SELF.isend(fields, 0)
+        dtl.COMM_SELF.recv(fields, 0)
         with self.assertRaisesRegex(TypeError, "int"):
             self.comm.send(3, 1)
         with self.assertRaisesRegex(BufferError, "read-only|not writable|writable"):

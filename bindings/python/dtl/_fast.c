@@ -95,7 +95,7 @@ static PyObject *send_with(send_fn *function, const char *other, PyObject *self,
         return NULL;
     }
     Py_buffer view;
-    if (PyObject_GetBuffer(all.buffer, &view, PyBUF_ANY_CONTIGUOUS | PyBUF_FORMAT) != 0) {
+    if (fast_get_buffer(all.buffer, &view, PyBUF_ANY_CONTIGUOUS | PyBUF_FORMAT) != 0) {
         PyErr_Clear();
         return PyObject_CallMethod(self, other, "Oii", all.buffer, (int)all.rank, (int)all.tag);
     }
@@ -155,7 +155,7 @@ static PyObject *messages_recv(PyObject *self, PyObject *const *args, Py_ssize_t
     }
     Py_buffer view;
     const int flags = PyBUF_ANY_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE;
-    if (PyObject_GetBuffer(all.buffer, &view, flags) != 0) {
+    if (fast_get_buffer(all.buffer, &view, flags) != 0) {
         PyErr_Clear();
         return PyObject_CallMethod(self, "_recv_other", "Oii", all.buffer, (int)all.rank,
                                    (int)all.tag);
@@ -233,11 +233,11 @@ static PyObject *messages_irecv(PyObject *self, PyObject *const *args, Py_ssize_
 static int pair_of(PyObject *sbuf, PyObject *rbuf, Py_buffer *send, Py_buffer *receive)
 {
     const int flags = PyBUF_ANY_CONTIGUOUS | PyBUF_FORMAT;
-    if (PyObject_GetBuffer(sbuf, send, flags) != 0) {
+    if (fast_get_buffer(sbuf, send, flags) != 0) {
         PyErr_Clear();
         return 0;
     }
-    if (PyObject_GetBuffer(rbuf, receive, flags | PyBUF_WRITABLE) != 0) {
+    if (fast_get_buffer(rbuf, receive, flags | PyBUF_WRITABLE) != 0) {
         PyErr_Clear();
         PyBuffer_Release(send);
         return 0;

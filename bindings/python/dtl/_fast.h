@@ -22,6 +22,9 @@ dtl_dtype_t fast_dtype_of(const Py_buffer *view);
 /* Returns the number of elements of a buffer. */
 uint64_t fast_count_of(const Py_buffer *view, dtl_dtype_t dtype);
 
+/* Gets a buffer whose elements are data. Returns -1 with an exception on failure. */
+int fast_get_buffer(PyObject *object, Py_buffer *view, int flags);
+
 /* Frees an object of a heap type. */
 void fast_free(PyObject *self);
 

@@ -52,6 +52,32 @@ uint64_t fast_count_of(const Py_buffer *view, dtl_dtype_t dtype)
     return (uint64_t)(dtype == DTL_DTYPE_BYTE ? view->len : view->len / view->itemsize);
 }
 
+/* Returns true if a format has Python objects (O), outside of the names of fields (:name:). */
+static int has_objects(const char *format)
+{
+    int is_name = 0;
+    for (; format && *format; ++format) {
+        is_name ^= *format == ':';
+        if (*format == 'O' && !is_name) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int fast_get_buffer(PyObject *object, Py_buffer *view, int flags)
+{
+    if (PyObject_GetBuffer(object, view, flags) != 0) {
+        return -1;
+    }
+    if (!has_objects(view->format)) {
+        return 0;
+    }
+    PyBuffer_Release(view);
+    PyErr_SetString(PyExc_TypeError, "its elements are Python objects (send pickle.dumps of them)");
+    return -1;
+}
+
 static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *names)
 {
     (void)names;
@@ -63,7 +89,7 @@ static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *names)
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     buffer_t *self = (buffer_t *)allocate(type, 0);
     const int flags = PyBUF_ANY_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
-    if (!self || PyObject_GetBuffer(object, &self->view, flags) != 0) {
+    if (!self || fast_get_buffer(object, &self->view, flags) != 0) {
         Py_XDECREF((PyObject *)self);
         return NULL;
     }
