@@ -81,8 +81,8 @@ def _other(buffer: Any, writable: bool, error: Exception) -> Span:
             return Span(int(ffi.cast("uintptr_t", half.pointer)), half.count, DType.BFLOAT16, half)
         reason = str(error).rstrip(".")
         why = (
-            f"a buffer is {type(buffer).__name__}: {reason}. Pass a contiguous object with the buffer "
-            "protocol (a NumPy array, bytearray), a dtl.Array, or device memory with "
+            f"a buffer is {type(buffer).__name__}: {reason}. Pass a contiguous object with the "
+            "buffer protocol (a NumPy array, bytearray), a dtl.Array, or device memory with "
             "__cuda_array_interface__."
         )
         raise (TypeError if isinstance(error, TypeError) else BufferError)(why) from error
