@@ -225,6 +225,11 @@ fn the_raw_layer_of_python_has_every_item() {
             /// Does.
             pub each: dtl_each_fn_t,
         }
+        /// Slots.
+        #[repr(C)] pub struct dtl_thing_vtable_t {
+            /// Counts.
+            pub count: Option<extern \"C\" fn(this: *mut c_void, out: *mut i32) -> dtl_status_t>,
+        }
         /// Too many.
         pub const DTL_ERROR_LIMIT: dtl_status_t = 416;";
     let tree = Tree::new("python", &format!("{more}\n{}", make(COMPLETE)));
@@ -257,4 +262,6 @@ fn the_raw_layer_of_python_has_every_item() {
     has("dtl/_raw.pyi", made);
     has("dtl/constants.py", "\nclass Status(enum.IntEnum):\n");
     has("dtl/constants.py", "\n    LIMIT = 416\n");
+    let slot = "    \"dtl_thing_vtable_t\": {\n        \"count\": \"this out\",\n    },\n";
+    has("dtl/_slots.py", slot);
 }
