@@ -1,9 +1,7 @@
 //! `--copies`: exchanges large messages between the ranks of a job, and reports the copy method
 //! that the library chose for each size, with the measured rates.
 
-use dtl_binding::sys::*;
-use dtl_binding::{Comm, Library, Result, call, explain, field};
-use std::ptr;
+use dtl_binding::{Comm, Library, Result, explain, field};
 
 /// Number of messages of each size in each direction: enough for the first trials of all methods.
 const MESSAGES: usize = 100;
@@ -27,12 +25,14 @@ pub(crate) fn report() -> Result<String> {
     let own = lines.map(|line| format!("  {line}\n")).collect::<String>();
     let own = if own.is_empty() { format!("  {}\n", why_none(&comm, size)?) } else { own };
     if rank > 0 {
-        comm.send(own.into_bytes(), 0, 1)?;
+        comm.send(own.as_bytes(), 0, 1)?;
         return Ok(String::new());
     }
     let mut all = format!("rank 0:\n{own}");
     for source in 1..size {
-        let (text, _) = comm.recv::<u8>(REPORT, source, 1)?;
+        let mut text = vec![0_u8; REPORT];
+        let received = comm.recv(&mut text, source, 1)?;
+        text.truncate(received.size_bytes);
         all += &format!("rank {source}:\n{}", String::from_utf8_lossy(&text));
     }
     Ok(all)
@@ -50,17 +50,14 @@ fn why_none(comm: &Comm, size: i32) -> Result<String> {
 /// Sends and receives messages of each size class, in turn, from and into the same buffer.
 fn exchange(comm: &Comm, rank: i32, partner: i32) -> Result<()> {
     let mut buffer = vec![1_u8; 6 << 20];
-    let (comm, buf) = (comm.raw(), buffer.as_mut_ptr().cast());
     for size in (0..12).map(|class| 3 << 10 << class) {
+        let Some(message) = buffer.get_mut(..size) else { continue };
         let messages = if size < 16 << 10 { SMALL_MESSAGES } else { MESSAGES };
         for turn in 0..2 * messages {
             if (turn % 2 == 0) == (rank < partner) {
-                // SAFETY: `size` is at most the size of the buffer.
-                unsafe { call!(dtl_comm_send(comm, buf, size, DTL_DTYPE_BYTE, partner, 0)) }?;
+                comm.send(message, partner, 0)?;
             } else {
-                let none = ptr::null_mut();
-                // SAFETY: `size` is at most the size of the buffer.
-                unsafe { call!(dtl_comm_recv(comm, buf, size, DTL_DTYPE_BYTE, partner, 0, none)) }?;
+                comm.recv(message, partner, 0)?;
             }
         }
     }

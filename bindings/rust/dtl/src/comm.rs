@@ -1,33 +1,9 @@
-//! Communicators: opening, messages, and collectives that own their buffers.
+//! Communicators: opening, describing, deriving new ones, revoking.
 
 use crate::handle::owner;
-use crate::request::{Request, kept};
 use crate::text::c_string;
 use crate::{Result, call, read_text, sys};
 use std::ptr;
-
-/// Type of buffer elements.
-///
-/// # Safety
-/// `DTYPE` must describe the type, and every bit pattern must be a valid value of the type.
-pub unsafe trait Element: Copy + Default + Send + 'static {
-    /// Dtype of the elements.
-    const DTYPE: sys::dtl_dtype_t;
-}
-
-macro_rules! elements {
-    ($($element:ty: $dtype:ident),+ $(,)?) => {$(
-        // SAFETY: the dtype of this number, and numbers have no invalid bits.
-        unsafe impl Element for $element {
-            const DTYPE: sys::dtl_dtype_t = sys::$dtype;
-        }
-    )+};
-}
-elements! {
-    i8: DTL_DTYPE_INT8, i16: DTL_DTYPE_INT16, i32: DTL_DTYPE_INT32, i64: DTL_DTYPE_INT64,
-    u8: DTL_DTYPE_UINT8, u16: DTL_DTYPE_UINT16, u32: DTL_DTYPE_UINT32, u64: DTL_DTYPE_UINT64,
-    f32: DTL_DTYPE_FLOAT32, f64: DTL_DTYPE_FLOAT64,
-}
 
 /// Parameters for opening a communicator. The default is kind "auto", with rank and size from the
 /// launcher.
@@ -52,10 +28,8 @@ pub struct Open<'a> {
 owner! {
     /// A group of ranks that exchange messages.
     ///
-    /// An operation takes ownership of its buffer and returns it. After a failure the buffer is
-    /// leaked, because not every transport guarantees that it no longer accesses the buffer. A
-    /// program that cannot afford to copy its data into owned buffers calls the functions of
-    /// [`sys`](crate::sys) directly.
+    /// Blocking messages and collectives borrow their buffers; the nonblocking ones are methods of
+    /// a [`Scope`](crate::Scope).
     Comm, dtl_comm_t, dtl_comm_destroy
 }
 
@@ -231,124 +205,4 @@ impl Comm {
         unsafe { call!(dtl_comm_grow(self.raw(), new_ranks, 0, &raw mut handle)) }?;
         Ok(Comm::from_raw(handle))
     }
-
-    /// Sends a message. Returns when the buffer may be reused.
-    ///
-    /// # Errors
-    /// See `dtl_comm_send`.
-    pub fn send<T: Element>(&self, data: Vec<T>, dest: i32, tag: i32) -> Result<Vec<T>> {
-        let (from, count) = (data.as_ptr().cast(), data.len() as u64);
-        // SAFETY: `count` elements, which are kept if the call fails.
-        let sent = unsafe { call!(dtl_comm_send(self.raw(), from, count, T::DTYPE, dest, tag)) };
-        kept(sent, data)
-    }
-
-    /// Receives a message of up to `room` elements. Returns the received elements and the envelope.
-    ///
-    /// # Errors
-    /// See `dtl_comm_recv`.
-    pub fn recv<T: Element>(
-        &self,
-        room: usize,
-        source: i32,
-        tag: i32,
-    ) -> Result<(Vec<T>, sys::dtl_recv_info_t)> {
-        let (comm, mut data, mut info) = (self.raw(), vec![T::default(); room], EMPTY);
-        let (into, out) = (data.as_mut_ptr().cast(), &raw mut info);
-        let count = room as u64;
-        // SAFETY: room for `count` elements, which is kept if the call fails; `info` is a local.
-        let got = unsafe { call!(dtl_comm_recv(comm, into, count, T::DTYPE, source, tag, out)) };
-        let mut data = kept(got, data)?;
-        data.truncate(info.size_bytes as usize / size_of::<T>());
-        Ok((data, info))
-    }
-
-    /// Starts a send.
-    ///
-    /// # Errors
-    /// See `dtl_comm_isend`.
-    pub fn isend<T: Element>(&self, data: Vec<T>, dest: i32, tag: i32) -> Result<Request<T>> {
-        let (comm, mut handle) = (self.raw(), sys::DTL_REQUEST_NULL);
-        let (from, count, out) = (data.as_ptr().cast(), data.len() as u64, &raw mut handle);
-        // SAFETY: `count` elements, which the request keeps, or the failure.
-        let started = unsafe { call!(dtl_comm_isend(comm, from, count, T::DTYPE, dest, tag, out)) };
-        Ok(Request::new(handle, kept(started, data)?))
-    }
-
-    /// Starts a receive of up to `room` elements.
-    ///
-    /// # Errors
-    /// See `dtl_comm_irecv`.
-    pub fn irecv<T: Element>(&self, room: usize, source: i32, tag: i32) -> Result<Request<T>> {
-        let (comm, mut handle) = (self.raw(), sys::DTL_REQUEST_NULL);
-        let mut data = vec![T::default(); room];
-        let (into, count, out) = (data.as_mut_ptr().cast(), room as u64, &raw mut handle);
-        let started =
-            // SAFETY: room for `count` elements, which the request keeps, or the failure.
-            unsafe { call!(dtl_comm_irecv(comm, into, count, T::DTYPE, source, tag, out)) };
-        Ok(Request::new(handle, kept(started, data)?))
-    }
-
-    /// Waits until all ranks have entered the barrier. Collective.
-    ///
-    /// # Errors
-    /// See `dtl_comm_barrier`.
-    pub fn barrier(&self) -> Result {
-        call!(dtl_comm_barrier(self.raw()))
-    }
-
-    /// Broadcasts the root's elements; all ranks must pass the same number of elements. Collective.
-    ///
-    /// # Errors
-    /// See `dtl_comm_bcast`.
-    pub fn bcast<T: Element>(&self, mut data: Vec<T>, root: i32) -> Result<Vec<T>> {
-        let (at, count) = (data.as_mut_ptr().cast(), data.len() as u64);
-        // SAFETY: `count` elements, which are kept if the call fails.
-        let sent = unsafe { call!(dtl_comm_bcast(self.raw(), at, count, T::DTYPE, root)) };
-        kept(sent, data)
-    }
-
-    /// Reduces the elements of all ranks element by element. Collective.
-    ///
-    /// # Errors
-    /// See `dtl_comm_allreduce`.
-    pub fn allreduce<T: Element>(
-        &self,
-        mut data: Vec<T>,
-        op: sys::dtl_reduce_op_t,
-    ) -> Result<Vec<T>> {
-        let (comm, in_place) = (self.raw(), sys::DTL_IN_PLACE.cast_const());
-        let (into, count) = (data.as_mut_ptr().cast(), data.len() as u64);
-        // SAFETY: `count` elements, which are kept if the call fails.
-        let folded =
-            unsafe { call!(dtl_comm_allreduce(comm, in_place, into, count, T::DTYPE, op)) };
-        kept(folded, data)
-    }
-
-    /// Gathers the elements of all ranks in rank order. All ranks must pass the same number of
-    /// elements. Collective.
-    ///
-    /// # Errors
-    /// See `dtl_comm_allgather`.
-    pub fn allgather<T: Element>(&self, data: Vec<T>) -> Result<Vec<T>> {
-        let (comm, ranks) = (self.raw(), self.size()?);
-        let mut all = vec![T::default(); data.len() * ranks as usize];
-        let (from, into) = (data.as_ptr().cast(), all.as_mut_ptr().cast());
-        let count = data.len() as u64;
-        // SAFETY: `count` elements of this rank, and room for those of all; both are kept if the
-        // call fails.
-        let got = unsafe { call!(dtl_comm_allgather(comm, from, count, into, T::DTYPE)) };
-        let (_, all) = kept(got, (data, all))?;
-        Ok(all)
-    }
 }
-
-/// Initial value of a `dtl_recv_info_t` output argument.
-pub(crate) const EMPTY: sys::dtl_recv_info_t = sys::dtl_recv_info_t {
-    source: 0,
-    tag: 0,
-    size_bytes: 0,
-    status: sys::DTL_SUCCESS,
-    reserved0: 0,
-    reserved1: 0,
-};

@@ -55,6 +55,22 @@ impl Error {
     pub(crate) fn argument(call: &'static str, text: String) -> Error {
         Error { call, status: Status(sys::DTL_ERROR_INVALID_ARGUMENT), text }
     }
+
+    /// Creates the error for a buffer that is too small, with the status that the library uses for
+    /// such buffers.
+    pub(crate) fn out_of_bounds(call: &'static str, text: String) -> Error {
+        Error { call, status: Status(sys::DTL_ERROR_OUT_OF_BOUNDS), text }
+    }
+
+    /// Creates the error for an object that is in the wrong state.
+    pub(crate) fn state(call: &'static str, text: String) -> Error {
+        Error { call, status: Status(sys::DTL_ERROR_INVALID_STATE), text }
+    }
+
+    /// Creates the error for an object that is in use.
+    pub(crate) fn busy(call: &'static str, text: String) -> Error {
+        Error { call, status: Status(sys::DTL_ERROR_BUSY), text }
+    }
 }
 
 impl fmt::Display for Error {
@@ -74,8 +90,9 @@ pub fn check(call: &'static str, status: sys::dtl_status_t) -> Result {
     if status == sys::DTL_SUCCESS { Ok(()) } else { Err(failure(call, status)) }
 }
 
+/// Returns the error of a call of this thread that has just failed.
 #[cold]
-fn failure(call: &'static str, status: sys::dtl_status_t) -> Error {
+pub(crate) fn failure(call: &'static str, status: sys::dtl_status_t) -> Error {
     // SAFETY: the text ends with NUL and stays as it is until this thread's second failure from now.
     let text = unsafe { text::text_of(sys::dtl_last_error()) };
     Error { call, status: Status(status), text }

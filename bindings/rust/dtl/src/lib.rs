@@ -9,9 +9,15 @@
 //! - `memory`: allocations ([`Memory`]) and copies.
 //! - `stream`: streams and events.
 //! - `module`: compiled source and kernels.
-//! - `comm`: communicators, messages and collectives.
-//! - `request`: operations in flight, with their buffers.
-//! - `window`: memory that other ranks access.
+//! - `dtype`, `buffer`: elements, and the buffers that have them.
+//! - `operation`: reduction operations.
+//! - `lend`: what makes it sound to lend buffers to the library.
+//! - `comm`: communicators.
+//! - `message`: blocking messages.
+//! - `scope`: nonblocking operations ([`scope()`]).
+//! - `collective`: collectives, blocking and in a scope.
+//! - `window`: memory that other ranks access, and epochs of one-sided operations.
+//! - `policy`: selection of a resource for each task.
 //! - `registry`: plugins, environments and members of enumerations.
 //! - `topology`: this node.
 //!
@@ -19,11 +25,13 @@
 //! destroyed (for example in [`Library::finalize`]) is an error, never undefined behaviour.
 //!
 //! # Safety
-//! A buffer is never reused while an operation may still access it: operations own their buffers,
-//! and the buffer of a failed operation is leaked if the library does not guarantee that it no
-//! longer uses the buffer. Access to memory of the library by reference is `unsafe`, because its
-//! other users (streams, devices, ranks) are not known to the compiler. Functions without a wrapper
-//! are called through [`sys`], under their C contract.
+//! A buffer is never accessed while an operation may still use it. Blocking functions borrow their
+//! buffers until they return. Nonblocking ones borrow them until a [`scope()`] ends, which ends
+//! all its operations first. If a plugin's transport cannot release a buffer after a failure, the
+//! call does not return: it writes the text to standard error and aborts the process. The built-in
+//! kinds of communicators always release the buffers. Access to memory of the library by reference
+//! is `unsafe`, because its other users (streams, devices, ranks) are not known to the compiler.
+//! Functions without a wrapper are called through [`sys`], under their C contract.
 //!
 //! One case depends on the MPI library: if a communicator transfers its messages with an MPI
 //! library, that library defines the effect of a message or collective that is longer than the
@@ -42,29 +50,45 @@
 //! ```
 
 mod backend;
+mod buffer;
+mod collective;
 mod comm;
+mod dtype;
 mod error;
 mod handle;
+mod lend;
 mod library;
 mod memory;
+mod message;
 mod module;
+mod operation;
+mod policy;
 mod registry;
-mod request;
+mod scope;
 mod stream;
 mod text;
 mod topology;
 mod window;
 
 pub use backend::{Backend, Device, backends};
-pub use comm::{Comm, Element, Open};
+pub use buffer::{Buffer, BufferMut};
+pub use collective::Blocks;
+pub use comm::{Comm, Open};
+pub use dtl_derive::Dtype;
 pub use dtl_sys as sys;
+pub use dtype::{Dtype, DtypeCell, Plain};
 pub use error::{Error, Result, Status, check};
 pub use library::{Library, explain, version};
 pub use memory::Memory;
+pub use message::{Message, Received};
 pub use module::{Kernel, Module, Source};
+pub use operation::{
+    BAND, BOR, BXOR, BuiltinOp, LAND, LOR, LXOR, MAX, MIN, NO_OP, Op, Operator, PROD, REPLACE, SUM,
+};
+pub use policy::Policy;
 pub use registry::{Environment, Plugin, environments, member_name, members, plugins};
-pub use request::Request;
+pub use scope::{Completed, Request, Scope, scope};
 pub use stream::{Event, Stream};
 pub use text::{field, read_text, text_of};
 pub use topology::{affinity, topology};
-pub use window::Window;
+pub use window::{Epoch, Window};

@@ -1,8 +1,13 @@
-//! Windows: memory of each rank that other ranks access. One-sided operations (put, get,
-//! accumulate) are called through `sys`, because they use their buffers until an epoch ends. The
-//! functions of this module create windows, and open and close epochs.
+//! Windows: memory of each rank that other ranks access, and the epochs in which they access it.
+//! The operations between two fences are called through `sys`: after a failed fence they may still
+//! use their buffers.
 
-use crate::{Comm, Result, call, sys};
+use crate::buffer::room;
+use crate::lend::{lend, lent};
+use crate::library::OpenScope;
+use crate::{Buffer, BufferMut, Comm, Dtype, Operator, Result, call, sys};
+use std::fmt;
+use std::marker::PhantomData;
 use std::ptr;
 
 /// Window: memory that each rank of a communicator makes accessible to the other ranks.
@@ -61,52 +66,77 @@ impl Window {
         call!(dtl_win_fence(self.handle))
     }
 
-    /// Opens an access epoch to one target. `kind` is DTL_LOCK_SHARED or DTL_LOCK_EXCLUSIVE.
+    /// Locks one target, runs one-sided operations, and unlocks the target. `kind` is
+    /// DTL_LOCK_SHARED or DTL_LOCK_EXCLUSIVE. The operations borrow their buffers until this
+    /// function returns; it returns when all of them are complete.
+    ///
+    /// ```
+    /// # use dtl_binding::{Comm, SUM, Window, sys};
+    /// # fn main() -> dtl_binding::Result {
+    /// let comm = Comm::world()?;
+    /// let counter = Window::allocate(&comm, 8, 8)?;
+    /// let mut before = 0_i64;
+    /// counter.lock(sys::DTL_LOCK_SHARED, 0, |epoch| {
+    ///     epoch.fetch_op(&1, &mut before, 0, 0, SUM)
+    /// })?;
+    /// println!("rank 0 has counted {before} before");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A value that an operation fetches can be read only after the epoch:
+    ///
+    /// ```compile_fail,E0503
+    /// # use dtl_binding::{Comm, Result, Window, sys};
+    /// # fn wrong(window: &Window) -> Result {
+    /// let mut value = 0_i64;
+    /// window.lock(sys::DTL_LOCK_SHARED, 0, |epoch| {
+    ///     epoch.get(&mut value, 0, 0)?;
+    ///     assert!(value > 0);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// See `dtl_win_lock`.
-    pub fn lock(&self, kind: i32, target: i32) -> Result {
-        call!(dtl_win_lock(self.handle, kind, target))
+    /// See `dtl_win_lock` and `dtl_win_unlock`. A time limit does not end the unlock, because the
+    /// operations use the buffers until they are complete. A failure of the closure counts before a
+    /// failure of the unlock.
+    pub fn lock<'env, F, R>(&self, kind: i32, target: i32, f: F) -> Result<R>
+    where
+        F: for<'scope> FnOnce(&'scope Epoch<'scope, 'env>) -> Result<R>,
+    {
+        // Dropped last: the epoch is over when the library may be finalized.
+        let _open = OpenScope::enter();
+        call!(dtl_win_lock(self.handle, kind, target))?;
+        self.epoch(Some(target), f)
     }
 
-    /// Ends the access epoch to one target.
+    /// Locks all targets with shared locks, runs one-sided operations, and unlocks the targets. The
+    /// rules are those of [`Window::lock`].
     ///
     /// # Errors
-    /// See `dtl_win_unlock`.
-    pub fn unlock(&self, target: i32) -> Result {
-        call!(dtl_win_unlock(self.handle, target))
+    /// See `dtl_win_lock_all` and `dtl_win_unlock_all`, and [`Window::lock`].
+    pub fn lock_all<'env, F, R>(&self, f: F) -> Result<R>
+    where
+        F: for<'scope> FnOnce(&'scope Epoch<'scope, 'env>) -> Result<R>,
+    {
+        // Dropped last: the epoch is over when the library may be finalized.
+        let _open = OpenScope::enter();
+        call!(dtl_win_lock_all(self.handle))?;
+        self.epoch(None, f)
     }
 
-    /// Opens an access epoch to all ranks, with shared locks.
-    ///
-    /// # Errors
-    /// See `dtl_win_lock_all`.
-    pub fn lock_all(&self) -> Result {
-        call!(dtl_win_lock_all(self.handle))
-    }
-
-    /// Ends the access epoch to all ranks.
-    ///
-    /// # Errors
-    /// See `dtl_win_unlock_all`.
-    pub fn unlock_all(&self) -> Result {
-        call!(dtl_win_unlock_all(self.handle))
-    }
-
-    /// Completes the operations on one target.
-    ///
-    /// # Errors
-    /// See `dtl_win_flush`.
-    pub fn flush(&self, target: i32) -> Result {
-        call!(dtl_win_flush(self.handle, target))
-    }
-
-    /// Completes the operations on all targets.
-    ///
-    /// # Errors
-    /// See `dtl_win_flush_all`.
-    pub fn flush_all(&self) -> Result {
-        call!(dtl_win_flush_all(self.handle))
+    /// Runs the operations of an epoch that has just begun, and ends it.
+    fn epoch<'env, F, R>(&self, target: Option<i32>, f: F) -> Result<R>
+    where
+        F: for<'scope> FnOnce(&'scope Epoch<'scope, 'env>) -> Result<R>,
+    {
+        let mut unlock = Unlock { window: self.handle, target, is_locked: true };
+        let epoch = Epoch { window: self.handle, scope: PhantomData, env: PhantomData };
+        let result = f(&epoch);
+        let ended = unlock.run();
+        result.and_then(|value| ended.map(|()| value))
     }
 
     /// Destroys the window now. Reports a failure, which a drop cannot. Collective.
@@ -127,5 +157,176 @@ impl Drop for Window {
         // SAFETY: the owner goes. The memory is reached by address only, in unsafe code, which must
         // not outlive the window. A drop has nobody to report a failure to; `destroy` reports it.
         let _ = unsafe { sys::dtl_win_destroy(self.handle) };
+    }
+}
+
+/// Ends an epoch: at its end, or when the closure of the epoch panics.
+struct Unlock {
+    window: sys::dtl_win_t,
+    /// `None`: all ranks.
+    target: Option<i32>,
+    is_locked: bool,
+}
+
+impl Unlock {
+    /// Unlocks. Returns when nothing accesses the buffers of the epoch any more.
+    fn run(&mut self) -> Result {
+        loop {
+            let (call, status) = match self.target {
+                Some(target) => ("dtl_win_unlock", sys::dtl_win_unlock(self.window, target)),
+                None => ("dtl_win_unlock_all", sys::dtl_win_unlock_all(self.window)),
+            };
+            // The epoch continues: the operations still use their buffers.
+            if status != sys::DTL_ERROR_TIMEOUT {
+                self.is_locked = false;
+                return lent(call, status);
+            }
+        }
+    }
+}
+
+impl Drop for Unlock {
+    fn drop(&mut self) {
+        if self.is_locked {
+            // The panic counts.
+            let _ = self.run();
+        }
+    }
+}
+
+/// Epoch of one-sided operations, see [`Window::lock`]. Displacements are in steps of the target's
+/// `disp_unit`.
+pub struct Epoch<'scope, 'env: 'scope> {
+    window: sys::dtl_win_t,
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl fmt::Debug for Epoch<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Epoch").field("window", &self.window).finish_non_exhaustive()
+    }
+}
+
+impl<'scope> Epoch<'scope, '_> {
+    /// Copies elements to a target's part of the window.
+    ///
+    /// # Errors
+    /// See `dtl_win_put`.
+    pub fn put<B: Buffer + ?Sized>(&'scope self, buf: &'scope B, target: i32, disp: u64) -> Result {
+        let (from, count, dtype) = (buf.as_ptr().cast(), buf.count() as u64, B::Element::dtype()?);
+        // SAFETY: `count` elements, borrowed until the epoch is over.
+        unsafe { lend!(dtl_win_put(self.window, from, count, dtype, target, disp)) }
+    }
+
+    /// Copies elements from a target's part of the window.
+    ///
+    /// # Errors
+    /// See `dtl_win_get`.
+    pub fn get<B: BufferMut + ?Sized>(
+        &'scope self,
+        buf: &'scope mut B,
+        target: i32,
+        disp: u64,
+    ) -> Result {
+        let (count, dtype) = (buf.count() as u64, B::Element::dtype()?);
+        let at = buf.as_mut_ptr().cast();
+        // SAFETY: room for `count` elements, borrowed until the epoch is over.
+        unsafe { lend!(dtl_win_get(self.window, at, count, dtype, target, disp)) }
+    }
+
+    /// Combines elements with those of a target, each atomically.
+    ///
+    /// # Errors
+    /// See `dtl_win_accumulate`.
+    pub fn accumulate<B: Buffer + ?Sized>(
+        &'scope self,
+        buf: &'scope B,
+        target: i32,
+        disp: u64,
+        op: impl Operator<B::Element>,
+    ) -> Result {
+        let (from, count, dtype) = (buf.as_ptr().cast(), buf.count() as u64, B::Element::dtype()?);
+        let (window, op) = (self.window, op.number());
+        // SAFETY: `count` elements, borrowed until the epoch is over.
+        unsafe { lend!(dtl_win_accumulate(window, from, count, dtype, target, disp, op)) }
+    }
+
+    /// Combines elements with those of a target, each atomically, and fetches the previous ones.
+    ///
+    /// # Errors
+    /// See `dtl_win_get_accumulate`. Also fails if `result` has fewer elements than `buf`.
+    pub fn get_accumulate<S, R>(
+        &'scope self,
+        buf: &'scope S,
+        result: &'scope mut R,
+        target: i32,
+        disp: u64,
+        op: impl Operator<R::Element>,
+    ) -> Result
+    where
+        S: Buffer<Element = R::Element> + ?Sized,
+        R: BufferMut + ?Sized,
+    {
+        let (window, dtype, op) = (self.window, R::Element::dtype()?, op.number());
+        let (from, count) = (buf.as_ptr().cast(), buf.count());
+        room("dtl_win_get_accumulate", "result", result.count(), count)?;
+        let (at, count) = (result.as_mut_ptr().cast(), count as u64);
+        // SAFETY: `count` elements and room for as many, borrowed until the epoch is over.
+        unsafe { lend!(dtl_win_get_accumulate(window, from, at, count, dtype, target, disp, op)) }
+    }
+
+    /// Combines one element with that of a target, and fetches the previous one, in one atomic step.
+    ///
+    /// # Errors
+    /// See `dtl_win_fetch_op`.
+    pub fn fetch_op<T: Dtype>(
+        &'scope self,
+        value: &'scope T,
+        result: &'scope mut T,
+        target: i32,
+        disp: u64,
+        op: impl Operator<T>,
+    ) -> Result {
+        let (window, dtype, op) = (self.window, T::dtype()?, op.number());
+        let (from, at) = (ptr::from_ref(value).cast(), ptr::from_mut(result).cast());
+        // SAFETY: one element and room for one, borrowed until the epoch is over.
+        unsafe { lend!(dtl_win_fetch_op(window, from, at, dtype, target, disp, op)) }
+    }
+
+    /// Stores `value` in an element of a target if that equals `expected`, and fetches the previous
+    /// one, in one atomic step.
+    ///
+    /// # Errors
+    /// See `dtl_win_compare_and_swap`.
+    pub fn compare_and_swap<T: Dtype>(
+        &'scope self,
+        value: &'scope T,
+        expected: &'scope T,
+        result: &'scope mut T,
+        target: i32,
+        disp: u64,
+    ) -> Result {
+        let (window, dtype) = (self.window, T::dtype()?);
+        let (value, expected) = (ptr::from_ref(value).cast(), ptr::from_ref(expected).cast());
+        let at = ptr::from_mut(result).cast();
+        // SAFETY: two elements and room for one, borrowed until the epoch is over.
+        unsafe { lend!(dtl_win_compare_and_swap(window, value, expected, at, dtype, target, disp)) }
+    }
+
+    /// Completes the operations on one target.
+    ///
+    /// # Errors
+    /// See `dtl_win_flush`.
+    pub fn flush(&self, target: i32) -> Result {
+        lend!(dtl_win_flush(self.window, target))
+    }
+
+    /// Completes the operations on all targets.
+    ///
+    /// # Errors
+    /// See `dtl_win_flush_all`.
+    pub fn flush_all(&self) -> Result {
+        lend!(dtl_win_flush_all(self.window))
     }
 }

@@ -2,7 +2,14 @@
 //!
 //! Needs libdtl.so.0.2: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
 
-use dtl_binding::{Backend, Comm, Library, Open, Stream, sys};
+use dtl_binding::{Backend, Comm, Dtype, Library, Open, Stream, sys};
+
+#[derive(Clone, Copy, Dtype)]
+#[repr(C)]
+struct Pair {
+    first: u64,
+    second: u32,
+}
 
 #[test]
 fn objects_become_stale() {
@@ -11,14 +18,26 @@ fn objects_become_stale() {
     let memory = host.alloc(sys::DTL_MEMORY_HOST, 8, 0).unwrap();
     let stream = Stream::new(host.device(0)).unwrap();
     let comm = Comm::open(&Open { kind: "self", place: Some((0, 1)), ..Open::default() }).unwrap();
-    let request = comm.irecv::<u8>(1, 0, 1).unwrap();
-    drop(second);
+    let (mut byte, mut pair) = (0_u8, Pair { first: 1, second: 2 });
+    let dtype = Pair::dtype().unwrap();
+    dtl_binding::scope(|s| {
+        let _request = s.irecv(&comm, &mut byte, 0, 1).unwrap();
+        // In a scope, the library is not finalized.
+        let error = Library::init().unwrap().finalize().unwrap_err();
+        assert_eq!(error.status, sys::DTL_ERROR_BUSY);
+        drop(second);
+    });
     stream.synchronize().unwrap();
     library.finalize().unwrap();
     assert_eq!(stream.synchronize().unwrap_err().status, sys::DTL_ERROR_INVALID_STATE);
-    drop((request, comm, stream, memory));
+    drop((comm, stream, memory));
 
     let library = Library::init().unwrap();
+    // A user-defined dtype is created again.
+    let comm = Comm::open(&Open { kind: "self", place: Some((0, 1)), ..Open::default() }).unwrap();
+    comm.bcast(&mut pair, 0).unwrap();
+    assert_eq!((pair.first, pair.second), (1, 2));
+    assert_ne!(Pair::dtype().unwrap(), dtype);
     assert_eq!(host.name(&library).unwrap_err().status, sys::DTL_ERROR_INVALID_HANDLE);
     assert_eq!(Backend::find("host").unwrap().name(&library).unwrap(), "host");
     library.finalize().unwrap();

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a call that fails fails the test")]
 
-use dtl_binding::{Backend, Comm, Event, Library, Module, Open, Source, Stream, Window, sys};
+use dtl_binding::{Backend, Comm, Event, Library, Module, Policy, Source, Stream, sys};
 use std::sync::OnceLock;
 
 const NO_LIMIT: u64 = sys::DTL_TIMEOUT_INFINITE;
@@ -139,7 +139,7 @@ fn source_is_compiled_and_launched() {
 }
 
 #[test]
-fn ranks_exchange_messages() {
+fn communicators_are_described_and_split() {
     library();
     let ranks = Comm::threads(2, NO_LIMIT).unwrap();
     std::thread::scope(|scope| {
@@ -150,26 +150,8 @@ fn ranks_exchange_messages() {
 }
 
 fn exchange(comm: &Comm) {
-    let (rank, size) = (comm.rank().unwrap(), comm.size().unwrap());
-    let (mine, other) = (rank as u64, 1 - rank);
-    assert_eq!(size, 2);
+    let rank = comm.rank().unwrap();
     assert_eq!(comm.info().unwrap().rank, rank);
-    if rank == 0 {
-        assert_eq!(comm.send(vec![1_i32, 2, 3], other, 5).unwrap(), [1, 2, 3]);
-    } else {
-        let (got, info) = comm.recv::<i32>(8, other, 5).unwrap();
-        assert_eq!((got, info.tag, info.size_bytes), (vec![1, 2, 3], 5, 12));
-    }
-    let mut receive = comm.irecv::<u8>(4, other, 6).unwrap();
-    let mut send = comm.isend(vec![rank as u8; 4], other, 6).unwrap();
-    while receive.test().unwrap().is_none() {}
-    send.wait(NO_LIMIT).unwrap();
-    assert_eq!(receive.into_buffer().unwrap(), [other as u8; 4]);
-    assert_eq!(send.into_buffer().unwrap(), [rank as u8; 4]);
-    comm.barrier().unwrap();
-    assert_eq!(comm.bcast(vec![mine + 3], 1).unwrap(), [4]);
-    assert_eq!(comm.allreduce(vec![mine, 10], sys::DTL_OP_SUM).unwrap(), [1, 20]);
-    assert_eq!(comm.allgather(vec![mine, 7]).unwrap(), [0, 7, 1, 7]);
     let mut buffer = vec![0_u8; 64];
     // SAFETY: the buffer lives until its registration ends.
     unsafe { comm.register_buffer(buffer.as_mut_ptr(), buffer.len()) }.unwrap();
@@ -180,34 +162,6 @@ fn exchange(comm: &Comm) {
     assert!(copy.split(None, 0).unwrap().is_none());
     let alone = comm.split(Some(rank), 0).unwrap().unwrap();
     assert_eq!(alone.size().unwrap(), 1);
-    windows(comm, rank);
-}
-
-fn windows(comm: &Comm, rank: i32) {
-    let window = Window::allocate(comm, 8, 8).unwrap();
-    assert_eq!(window.info(rank).unwrap().size_bytes, 8);
-    window.fence().unwrap();
-    window.lock(sys::DTL_LOCK_SHARED, rank).unwrap();
-    window.flush(rank).unwrap();
-    window.unlock(rank).unwrap();
-    window.lock_all().unwrap();
-    window.flush_all().unwrap();
-    window.unlock_all().unwrap();
-    window.destroy().unwrap();
-}
-
-#[test]
-fn requests_time_out_and_are_cancelled() {
-    library();
-    let comm = Comm::open(&Open { kind: "self", place: Some((0, 1)), ..Open::default() }).unwrap();
-    let mut request = comm.irecv::<u8>(1, 0, 1).unwrap();
-    let error = request.wait(0).unwrap_err();
-    assert_eq!(error.status, sys::DTL_ERROR_TIMEOUT);
-    request.cancel().unwrap();
-    assert_eq!(request.wait(NO_LIMIT).unwrap_err().status, sys::DTL_ERROR_CANCELED);
-    assert!(request.into_buffer().is_none());
-    // Dropped in flight.
-    drop(comm.irecv::<u8>(1, 0, 2).unwrap());
     assert!(comm.dump().unwrap().contains("rank"));
     assert_eq!(Comm::world().unwrap().size().unwrap(), 1);
 }
@@ -232,4 +186,28 @@ fn registries_and_the_node_are_listed() {
     dtl_binding::member_name(sys::DTL_MEMORY_HOST).unwrap();
     assert!(dtl_binding::topology().unwrap().cpus_online > 0);
     assert!(!dtl_binding::affinity().unwrap().is_empty());
+}
+
+#[test]
+fn policies_return_what_the_task_returns() {
+    library();
+    let defaults = sys::DTL_POLICY_OPTS_INIT;
+    let key = sys::dtl_task_key_t { task: 1, variant: 0 };
+    let policy = Policy::new("round_robin", &[10, 20, 30], &defaults).unwrap();
+    let run = |_| policy.submit_and_wait(key, NO_LIMIT, |resource| Ok(resource + 1)).unwrap();
+    let mut chosen: Vec<_> = (0..6).map(run).collect();
+    assert_eq!(chosen[..3], chosen[3..]);
+    chosen.sort_unstable();
+    assert_eq!(chosen, [11, 11, 21, 21, 31, 31]);
+    let fixed = sys::dtl_policy_opts_t { fixed_index: 2, ..defaults };
+    let policy = Policy::new("fixed", &[10, 20, 30], &fixed).unwrap();
+    let failure = policy.submit_and_wait(key, NO_LIMIT, |_| Backend::find("nothing")).unwrap_err();
+    assert_eq!(failure.call, "dtl_backend_get");
+    assert!(failure.text.contains("nothing"), "{failure}");
+    let panic = std::panic::catch_unwind(|| {
+        policy.submit_and_wait::<_, ()>(key, NO_LIMIT, |resource| panic!("on {resource}"))
+    });
+    assert_eq!(panic.unwrap_err().downcast_ref::<String>().unwrap(), "on 30");
+    let error = Policy::new("no such policy", &[1], &defaults).unwrap_err();
+    assert_eq!(error.status, sys::DTL_ERROR_NOT_FOUND);
 }

@@ -1,0 +1,422 @@
+//! Nonblocking operations, whose buffers are borrowed until the end of a scope.
+
+use crate::lend::{close, lend, lent};
+use crate::library::OpenScope;
+use crate::message::{EMPTY, Received};
+use crate::{Buffer, BufferMut, Comm, Dtype, Error, Event, Result, sys};
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+/// Scope of nonblocking operations, see [`scope()`].
+pub struct Scope<'scope, 'env: 'scope> {
+    open: OpenRequests,
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// Requests of a scope that no wait has completed. A null entry is free.
+#[derive(Default)]
+struct OpenRequests(RefCell<Vec<sys::dtl_request_t>>);
+
+impl OpenRequests {
+    /// Adds a request. Returns the index of its entry.
+    fn add(&self, request: sys::dtl_request_t) -> usize {
+        let mut entries = self.0.borrow_mut();
+        entries.push(request);
+        entries.len() - 1
+    }
+
+    /// Frees the entry of a request that is over.
+    fn remove(&self, index: usize, request: sys::dtl_request_t) {
+        let mut entries = self.0.borrow_mut();
+        if let Some(entry) = entries.get_mut(index).filter(|entry| **entry == request) {
+            *entry = sys::DTL_REQUEST_NULL;
+        }
+        while entries.last() == Some(&sys::DTL_REQUEST_NULL) {
+            entries.pop();
+        }
+    }
+}
+
+/// Ends all requests of a scope when it is dropped: at the end of the scope, or when it unwinds.
+struct CloseAll<'a>(&'a OpenRequests);
+
+impl Drop for CloseAll<'_> {
+    fn drop(&mut self) {
+        let requests = std::mem::take(&mut *self.0.0.borrow_mut());
+        requests.into_iter().filter(|one| *one != sys::DTL_REQUEST_NULL).for_each(close);
+    }
+}
+
+/// Opens a scope for nonblocking operations: their buffers are borrowed until the scope ends.
+///
+/// At its end, also if the closure panics, no operation of the scope is in flight any more. Those
+/// that were not waited for are cancelled, or completed if they cannot be cancelled: wait for the
+/// operations whose effect matters, each with [`Request::wait`] or all with [`Scope::wait_all`].
+///
+/// ```
+/// # use dtl_binding::Comm;
+/// # fn main() -> dtl_binding::Result {
+/// let comm = Comm::world()?;
+/// let (rank, size) = (comm.rank()?, comm.size()?);
+/// let (mut halo, edge) = ([0.0; 8], [f64::from(rank); 8]);
+/// dtl_binding::scope(|s| {
+///     let receive = s.irecv(&comm, &mut halo, (rank + size - 1) % size, 1)?;
+///     let send = s.isend(&comm, &edge, (rank + 1) % size, 1)?;
+///     send.wait()?;
+///     receive.wait()?;
+///     Ok(())
+/// })?;
+/// assert_eq!(halo[0], f64::from((rank + size - 1) % size));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A buffer that is in use cannot be accessed. A receive buffer cannot be read:
+///
+/// ```compile_fail,E0502
+/// # use dtl_binding::{Comm, Result};
+/// # fn wrong(comm: &Comm) -> Result {
+/// let mut buf = [0_u8; 8];
+/// dtl_binding::scope(|s| {
+///     let receive = s.irecv(comm, &mut buf, 0, 1)?;
+///     println!("{}", buf[0]);
+///     receive.wait().map(drop)
+/// })
+/// # }
+/// ```
+///
+/// A send buffer cannot be written:
+///
+/// ```compile_fail,E0506
+/// # use dtl_binding::{Comm, Result};
+/// # fn wrong(comm: &Comm) -> Result {
+/// let mut value = 1_u64;
+/// dtl_binding::scope(|s| {
+///     let send = s.isend(comm, &value, 0, 1)?;
+///     value = 2;
+///     send.wait().map(drop)
+/// })
+/// # }
+/// ```
+///
+/// Nor can it be written after its request was leaked:
+///
+/// ```compile_fail,E0506
+/// # use dtl_binding::{Comm, Result};
+/// # fn wrong(comm: &Comm) -> Result {
+/// let mut value = 1_u64;
+/// dtl_binding::scope(|s| {
+///     std::mem::forget(s.isend(comm, &value, 0, 1)?);
+///     value = 2;
+///     Ok(())
+/// })
+/// # }
+/// ```
+///
+/// It cannot be moved:
+///
+/// ```compile_fail,E0505
+/// # use dtl_binding::{Comm, Result};
+/// # fn wrong(comm: &Comm) -> Result {
+/// let buf = vec![1_u64; 8];
+/// dtl_binding::scope(|s| {
+///     let send = s.isend(comm, &buf, 0, 1)?;
+///     let moved = buf;
+///     send.wait()?;
+///     drop(moved);
+///     Ok(())
+/// })
+/// # }
+/// ```
+///
+/// It cannot be dropped, nor can it be a variable of the closure, which would be dropped before the
+/// scope ends:
+///
+/// ```compile_fail,E0505
+/// # use dtl_binding::{Comm, Result};
+/// # fn wrong(comm: &Comm) -> Result {
+/// let mut buf = vec![1_u64; 8];
+/// dtl_binding::scope(|s| {
+///     let receive = s.irecv(comm, &mut buf, 0, 1)?;
+///     drop(buf);
+///     receive.wait().map(drop)
+/// })
+/// # }
+/// ```
+/// ```compile_fail,E0597
+/// # use dtl_binding::{Comm, Result};
+/// # fn wrong(comm: &Comm) -> Result {
+/// dtl_binding::scope(|s| {
+///     let mut buf = vec![1_u64; 8];
+///     s.irecv(comm, &mut buf, 0, 1)?.wait().map(drop)
+/// })
+/// # }
+/// ```
+///
+/// A request cannot leave its scope:
+///
+/// ```compile_fail
+/// # use dtl_binding::{Comm, Result};
+/// # fn wrong(comm: &Comm) -> Result {
+/// let value = 1_u64;
+/// let send = dtl_binding::scope(|s| s.isend(comm, &value, 0, 1))?;
+/// send.wait().map(drop)
+/// # }
+/// ```
+pub fn scope<'env, F, R>(f: F) -> R
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
+{
+    // Dropped last: no request is in flight when the library may be finalized.
+    let _open = OpenScope::enter();
+    let scope = Scope { open: OpenRequests::default(), scope: PhantomData, env: PhantomData };
+    let _close = CloseAll(&scope.open);
+    f(&scope)
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("open", &self.open.0).finish_non_exhaustive()
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Makes a started operation a request of this scope.
+    ///
+    /// # Safety
+    /// `buffer` must be valid for reads and writes for `'scope`, apart from what the operation
+    /// accesses, and nothing else may access it.
+    pub(crate) unsafe fn request<R: ?Sized>(
+        &'scope self,
+        handle: sys::dtl_request_t,
+        buffer: *mut R,
+    ) -> Request<'scope, R> {
+        let index = self.open.add(handle);
+        Request { open: &self.open, index, handle, buffer, life: PhantomData }
+    }
+
+    /// Makes a started operation that writes no buffer a request of this scope.
+    pub(crate) fn request_of_send(&'scope self, handle: sys::dtl_request_t) -> Request<'scope, ()> {
+        // SAFETY: a value without size is valid at every aligned address.
+        unsafe { self.request(handle, NonNull::dangling().as_ptr()) }
+    }
+
+    /// Starts a send.
+    ///
+    /// # Errors
+    /// See `dtl_comm_isend`.
+    pub fn isend<B: Buffer + ?Sized>(
+        &'scope self,
+        comm: &'scope Comm,
+        buf: &'scope B,
+        dest: i32,
+        tag: i32,
+    ) -> Result<Request<'scope, ()>> {
+        let (comm, mut handle, dtype) = (comm.raw(), sys::DTL_REQUEST_NULL, B::Element::dtype()?);
+        let (at, count, out) = (buf.as_ptr().cast(), buf.count() as u64, &raw mut handle);
+        // SAFETY: `count` elements, borrowed until the scope has ended the request.
+        unsafe { lend!(dtl_comm_isend(comm, at, count, dtype, dest, tag, out)) }?;
+        Ok(self.request_of_send(handle))
+    }
+
+    /// Starts a synchronous send: it is complete when a matching receive has started to take the
+    /// message.
+    ///
+    /// # Errors
+    /// See `dtl_comm_issend`.
+    pub fn issend<B: Buffer + ?Sized>(
+        &'scope self,
+        comm: &'scope Comm,
+        buf: &'scope B,
+        dest: i32,
+        tag: i32,
+    ) -> Result<Request<'scope, ()>> {
+        let (comm, mut handle, dtype) = (comm.raw(), sys::DTL_REQUEST_NULL, B::Element::dtype()?);
+        let (at, count, out) = (buf.as_ptr().cast(), buf.count() as u64, &raw mut handle);
+        // SAFETY: `count` elements, borrowed until the scope has ended the request.
+        unsafe { lend!(dtl_comm_issend(comm, at, count, dtype, dest, tag, out)) }?;
+        Ok(self.request_of_send(handle))
+    }
+
+    /// Starts a send that begins when the work before the latest record of an event is complete.
+    ///
+    /// # Errors
+    /// See `dtl_comm_isend_on`.
+    pub fn isend_on<B: Buffer + ?Sized>(
+        &'scope self,
+        comm: &'scope Comm,
+        buf: &'scope B,
+        dest: i32,
+        tag: i32,
+        event: &Event,
+    ) -> Result<Request<'scope, ()>> {
+        let (comm, mut handle, dtype) = (comm.raw(), sys::DTL_REQUEST_NULL, B::Element::dtype()?);
+        let (at, count, out) = (buf.as_ptr().cast(), buf.count() as u64, &raw mut handle);
+        let event = event.raw();
+        // SAFETY: `count` elements, borrowed until the scope has ended the request.
+        unsafe { lend!(dtl_comm_isend_on(comm, at, count, dtype, dest, tag, event, out)) }?;
+        Ok(self.request_of_send(handle))
+    }
+
+    /// Starts a receive from `source` (or DTL_ANY_SOURCE) with `tag` (or DTL_ANY_TAG). The message
+    /// may be shorter than the buffer.
+    ///
+    /// # Errors
+    /// See `dtl_comm_irecv`.
+    pub fn irecv<B: BufferMut + ?Sized>(
+        &'scope self,
+        comm: &'scope Comm,
+        buf: &'scope mut B,
+        source: i32,
+        tag: i32,
+    ) -> Result<Request<'scope, B>> {
+        let (comm, mut handle, dtype) = (comm.raw(), sys::DTL_REQUEST_NULL, B::Element::dtype()?);
+        let (buffer, count, out) = (ptr::from_mut(buf), buf.count() as u64, &raw mut handle);
+        // SAFETY: the borrow that `buffer` was made from.
+        let at = unsafe { &mut *buffer }.as_mut_ptr().cast();
+        // SAFETY: room for `count` elements, borrowed until the scope has ended the request.
+        unsafe { lend!(dtl_comm_irecv(comm, at, count, dtype, source, tag, out)) }?;
+        // SAFETY: the buffer is borrowed exclusively for `'scope`.
+        Ok(unsafe { self.request(handle, buffer) })
+    }
+
+    /// Waits until all operations of the scope are complete. Their requests are over then, and
+    /// their buffers can be accessed after the scope.
+    ///
+    /// # Errors
+    /// See `dtl_request_wait_all`: the first failure.
+    pub fn wait_all(&self) -> Result {
+        let mut requests = std::mem::take(&mut *self.open.0.borrow_mut());
+        let (at, count) = (requests.as_mut_ptr(), requests.len() as u64);
+        let (limit, none) = (sys::DTL_TIMEOUT_INFINITE, ptr::null_mut());
+        // SAFETY: `count` handles, which the call replaces; no information is wanted.
+        let status = unsafe { sys::dtl_request_wait_all(at, count, limit, none) };
+        // What is not complete after a failure stays in the scope, at its index.
+        *self.open.0.borrow_mut() = requests;
+        self.open.remove(usize::MAX, sys::DTL_REQUEST_NULL);
+        lent("dtl_request_wait_all", status)
+    }
+}
+
+/// Completed operation of a scope.
+#[derive(Debug)]
+pub struct Completed<'scope, B: ?Sized> {
+    /// Envelope and size of the message; meaningful for receives only.
+    pub received: Received,
+    /// Buffer that the operation has written. It can be used again in the scope.
+    pub buffer: &'scope mut B,
+}
+
+/// Operation in flight in a [`Scope`]. `B` is the buffer that it writes, `()` if it writes none.
+///
+/// If a request is dropped before completion, the operation is cancelled; if it cannot be cancelled,
+/// the drop waits for it.
+#[must_use = "dropping it cancels the operation"]
+pub struct Request<'scope, B: ?Sized> {
+    open: &'scope OpenRequests,
+    /// Index of the entry in `open`.
+    index: usize,
+    handle: sys::dtl_request_t,
+    /// Buffer that the operation writes. No reference, because the operation accesses it meanwhile.
+    buffer: *mut B,
+    life: PhantomData<&'scope mut B>,
+}
+
+impl<B: ?Sized> fmt::Debug for Request<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("handle", &self.handle).finish_non_exhaustive()
+    }
+}
+
+impl<'scope, B: ?Sized> Request<'scope, B> {
+    /// Waits until the operation is complete.
+    ///
+    /// # Errors
+    /// See `dtl_request_wait`. The buffer can be accessed after the scope.
+    pub fn wait(mut self) -> Result<Completed<'scope, B>> {
+        let mut info = EMPTY;
+        let (limit, out) = (sys::DTL_TIMEOUT_INFINITE, &raw mut info);
+        // SAFETY: the output is a local.
+        let status = unsafe { sys::dtl_request_wait(self.handle, limit, out) };
+        self.end(status == sys::DTL_ERROR_BUSY);
+        lent("dtl_request_wait", status)?;
+        Ok(self.complete(info))
+    }
+
+    /// Waits for at most `timeout_ns` nanoseconds. Returns `None` if the operation is not complete
+    /// then: it continues.
+    ///
+    /// # Errors
+    /// See `dtl_request_wait`; DTL_ERROR_INVALID_STATE after the completion.
+    pub fn wait_for(&mut self, timeout_ns: u64) -> Result<Option<Completed<'scope, B>>> {
+        let mut info = EMPTY;
+        self.in_flight("dtl_request_wait")?;
+        // SAFETY: the output is a local.
+        let status = unsafe { sys::dtl_request_wait(self.handle, timeout_ns, &raw mut info) };
+        let is_limit = status == sys::DTL_ERROR_TIMEOUT && timeout_ns != sys::DTL_TIMEOUT_INFINITE;
+        self.end(is_limit || status == sys::DTL_ERROR_BUSY);
+        match lent("dtl_request_wait", status) {
+            Err(_) if is_limit => Ok(None),
+            outcome => outcome.map(|()| Some(self.complete(info))),
+        }
+    }
+
+    /// Checks whether the operation is complete. Does not block. Call it no more after it has
+    /// returned `Some` or an error.
+    ///
+    /// # Errors
+    /// See `dtl_request_test`; DTL_ERROR_INVALID_STATE after the completion.
+    pub fn test(&mut self) -> Result<Option<Completed<'scope, B>>> {
+        let (mut done, mut info) = (0, EMPTY);
+        self.in_flight("dtl_request_test")?;
+        // SAFETY: the outputs are locals.
+        let status = unsafe { sys::dtl_request_test(self.handle, &raw mut done, &raw mut info) };
+        self.end(done == 0);
+        lent("dtl_request_test", status)?;
+        Ok((done != 0).then(|| self.complete(info)))
+    }
+
+    /// Requests the cancellation of the operation. It still has to be waited for.
+    ///
+    /// # Errors
+    /// See `dtl_request_cancel`.
+    pub fn cancel(&self) -> Result {
+        lent("dtl_request_cancel", sys::dtl_request_cancel(self.handle))
+    }
+
+    /// Fails if the completion was returned before.
+    fn in_flight(&self, call: &'static str) -> Result {
+        if self.handle != sys::DTL_REQUEST_NULL {
+            return Ok(());
+        }
+        let text = "the request is complete, and its result was returned before";
+        Err(Error::state(call, text.to_owned()))
+    }
+
+    /// Removes the request from its scope unless it continues.
+    fn end(&mut self, continues: bool) {
+        if !continues {
+            self.open.remove(self.index, self.handle);
+            self.handle = sys::DTL_REQUEST_NULL;
+        }
+    }
+
+    /// Returns the result of an operation that has just been completed successfully.
+    fn complete(&self, info: sys::dtl_recv_info_t) -> Completed<'scope, B> {
+        // SAFETY: the buffer is borrowed for `'scope`, nothing accesses it any more, and a request
+        // is completed once only: its handle is null afterwards, which `in_flight` refuses.
+        Completed { received: info.into(), buffer: unsafe { &mut *self.buffer } }
+    }
+}
+
+impl<B: ?Sized> Drop for Request<'_, B> {
+    fn drop(&mut self) {
+        if self.handle != sys::DTL_REQUEST_NULL {
+            self.open.remove(self.index, self.handle);
+            close(self.handle);
+        }
+    }
+}
