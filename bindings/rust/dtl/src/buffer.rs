@@ -1,9 +1,9 @@
 //! Buffers of messages and collectives: values, arrays, slices, vectors, memory of a backend.
 
-use crate::{Dtype, Error, Memory, Result};
+use crate::{Byte, Dtype, Error, Memory, Result};
 
 /// Buffer to read from: a value, an array, a slice or a vector of elements, or [`Memory`] of a
-/// backend (as bytes).
+/// backend (as elements of type [`Byte`]).
 ///
 /// # Safety
 /// `as_ptr` must return the address of `count` elements that stay valid, and are changed by nobody,
@@ -83,10 +83,10 @@ sequences! { [] [T], [const N: usize] [T; N], [] Vec<T>, [] Box<[T]> }
 // SAFETY: the bytes of the allocation. Whatever else accesses them was started by an unsafe
 // function.
 unsafe impl Buffer for Memory {
-    type Element = u8;
+    type Element = Byte;
 
-    fn as_ptr(&self) -> *const u8 {
-        Memory::as_ptr(self)
+    fn as_ptr(&self) -> *const Byte {
+        Memory::as_ptr(self).cast()
     }
 
     fn count(&self) -> usize {
@@ -96,8 +96,8 @@ unsafe impl Buffer for Memory {
 
 // SAFETY: the bytes of the allocation, borrowed exclusively.
 unsafe impl BufferMut for Memory {
-    fn as_mut_ptr(&mut self) -> *mut u8 {
-        Memory::as_ptr(self)
+    fn as_mut_ptr(&mut self) -> *mut Byte {
+        Memory::as_ptr(self).cast()
     }
 }
 

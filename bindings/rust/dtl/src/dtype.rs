@@ -3,6 +3,7 @@
 use crate::library::generation;
 use crate::text::c_string;
 use crate::{Result, call, sys};
+use std::slice;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -75,6 +76,39 @@ numbers! {
     i8: DTL_DTYPE_INT8, i16: DTL_DTYPE_INT16, i32: DTL_DTYPE_INT32, i64: DTL_DTYPE_INT64,
     u8: DTL_DTYPE_UINT8, u16: DTL_DTYPE_UINT16, u32: DTL_DTYPE_UINT32, u64: DTL_DTYPE_UINT64,
     f32: DTL_DTYPE_FLOAT32, f64: DTL_DTYPE_FLOAT64,
+}
+
+/// Byte without a meaning, which other languages pass as DTL_DTYPE_BYTE. In a collective, all ranks
+/// pass the same dtype; that of a `u8` is DTL_DTYPE_UINT8, an integer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Byte(pub u8);
+
+// SAFETY: a number has no invalid bits.
+unsafe impl Plain for Byte {}
+
+// SAFETY: an element of this dtype has one byte.
+unsafe impl Dtype for Byte {
+    #[inline]
+    fn dtype() -> Result<sys::dtl_dtype_t> {
+        Ok(sys::DTL_DTYPE_BYTE)
+    }
+}
+
+impl Byte {
+    /// Returns the elements of a slice as bytes without a meaning.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> &[Byte] {
+        // SAFETY: the two types have one layout.
+        unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
+    }
+
+    /// Returns the elements of a slice as bytes without a meaning.
+    #[must_use]
+    pub fn of_mut(bytes: &mut [u8]) -> &mut [Byte] {
+        // SAFETY: the two types have one layout, and the borrow is exclusive.
+        unsafe { slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) }
+    }
 }
 
 /// User-defined dtype of one type, created at its first use. `#[derive(Dtype)]` makes one `static`

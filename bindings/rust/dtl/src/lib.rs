@@ -76,7 +76,7 @@ pub use collective::Blocks;
 pub use comm::{Comm, Open};
 pub use dtl_derive::Dtype;
 pub use dtl_sys as sys;
-pub use dtype::{Dtype, DtypeCell, Plain};
+pub use dtype::{Byte, Dtype, DtypeCell, Plain};
 pub use error::{Error, Result, Status, check};
 pub use library::{Library, explain, version};
 pub use memory::Memory;

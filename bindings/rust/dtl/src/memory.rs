@@ -1,6 +1,6 @@
 //! Memory of a backend, and blocking copies.
 
-use crate::{Backend, Error, Result, call, sys};
+use crate::{Backend, Buffer, BufferMut, Error, Result, call, sys};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -66,26 +66,28 @@ impl Memory {
         Ok(self.as_ptr().wrapping_add(offset).cast())
     }
 
-    /// Copies host memory to the allocation, at offset `offset`.
+    /// Copies a buffer to the allocation, at byte `offset`.
     ///
     /// # Errors
     /// See `dtl_mem_copy`. Also fails if the range is not inside the allocation.
-    pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result {
-        let into = self.range("dtl_mem_copy", offset, bytes.len())?;
+    pub fn write<B: Buffer + ?Sized>(&mut self, offset: usize, from: &B) -> Result {
+        let bytes = from.count() * size_of::<B::Element>();
+        let into = self.range("dtl_mem_copy", offset, bytes)?;
         // SAFETY: both sides have that many bytes; `self` is borrowed exclusively, and work that
         // uses the memory beside this call was started by an unsafe function.
-        unsafe { call!(dtl_mem_copy(into, bytes.as_ptr().cast(), bytes.len() as u64)) }
+        unsafe { call!(dtl_mem_copy(into, from.as_ptr().cast(), bytes as u64)) }
     }
 
-    /// Copies from the allocation, at offset `offset`, to host memory.
+    /// Copies from the allocation, at byte `offset`, to a buffer.
     ///
     /// # Errors
     /// See `dtl_mem_copy`. Also fails if the range is not inside the allocation.
-    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result {
-        let from = self.range("dtl_mem_copy", offset, into.len())?;
+    pub fn read<B: BufferMut + ?Sized>(&self, offset: usize, into: &mut B) -> Result {
+        let bytes = into.count() * size_of::<B::Element>();
+        let from = self.range("dtl_mem_copy", offset, bytes)?;
         // SAFETY: both sides have that many bytes; nothing safe writes the memory during a shared
         // borrow.
-        unsafe { call!(dtl_mem_copy(into.as_mut_ptr().cast(), from, into.len() as u64)) }
+        unsafe { call!(dtl_mem_copy(into.as_mut_ptr().cast(), from, bytes as u64)) }
     }
 
     /// Sets `len` bytes at `offset` to `value`.

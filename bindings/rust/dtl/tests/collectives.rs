@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a call that fails fails the test")]
 
-use dtl_binding::{Blocks, Comm, Dtype, Error, MAX, Op, SUM, scope, sys};
+use dtl_binding::{Blocks, Byte, Comm, Dtype, Error, MAX, Op, SUM, scope, sys};
 
 const RANKS: usize = 3;
 
@@ -101,6 +101,9 @@ fn gathers_and_scatters() {
         let mut everywhere = [0; 6];
         comm.allgather(&part, &mut everywhere).unwrap();
         assert_eq!(everywhere, [0, 8, 1, 8, 2, 7]);
+        let (text, mut texts) = ([b'a' + rank as u8], [0; 3]);
+        comm.allgather(Byte::of(&text), Byte::of_mut(&mut texts)).unwrap();
+        assert_eq!(&texts, b"abc");
         let mut own = [9; 3];
         own[rank as usize] = rank;
         comm.allgather_in_place(&mut own).unwrap();

@@ -67,8 +67,8 @@ fn backends_and_devices_are_listed() {
 fn memory_is_copied_and_filled_inside_its_bounds() {
     let mut memory = host().alloc(sys::DTL_MEMORY_HOST, 64, 0).unwrap();
     memory.fill(0, 7, 64).unwrap();
-    memory.write(60, &[1, 2, 3, 4]).unwrap();
-    let mut end = [0; 5];
+    memory.write(60, &[1_u8, 2, 3, 4]).unwrap();
+    let mut end = [0_u8; 5];
     memory.read(59, &mut end).unwrap();
     assert_eq!(end, [7, 1, 2, 3, 4]);
     // SAFETY: memory of the host, all written, that nothing else uses.
