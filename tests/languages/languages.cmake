@@ -42,6 +42,21 @@ else()
   skipped(tests/languages/golden.python "no ${python_work}/venv (tests/python/environment.sh creates it)")
 endif()
 
+# cargo knows best what is up to date, so it is asked each time.
+set(rust_examples "${CMAKE_CURRENT_BINARY_DIR}/cargo-rust")
+add_custom_target(build_tests_languages_rust
+  COMMAND "${CMAKE_COMMAND}" -E env "DTL_LIB_DIR=${DTL_STAGE}/lib"
+          ${dtl_cargo} build --release ${dtl_cargo_flags} -p dtl-binding --examples --target-dir "${rust_examples}"
+  WORKING_DIRECTORY "${top}"
+  COMMENT "cargo: examples of the Rust interface" VERBATIM)
+add_dependencies(build_tests_languages_rust dtl_shared_build)
+add_dependencies(dtl_tests build_tests_languages_rust)
+golden_language(rust "${rust_examples}/release/examples/golden")
+# A send through the safe Rust interface, compared with one in C.
+add_test(NAME tests/languages/instructions.rust COMMAND "${languages}/instructions.sh" "${top}"
+  "${DTL_STAGE}/lib/libdtl.so" "${rust_examples}/release/examples/send")
+set_tests_properties(tests/languages/instructions.rust PROPERTIES TIMEOUT ${guard} SKIP_RETURN_CODE 77)
+
 # Rank r runs the program of language r modulo their number.
 list(LENGTH golden_programs count)
 set(mixed "")
