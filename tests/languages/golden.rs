@@ -1,5 +1,7 @@
 //! golden: one program in five languages, see golden.c.
 
+#![allow(clippy::print_stdout, reason = "the report is the output of the program")]
+
 use dtl_binding::{
     Backend, Byte, Comm, Library, Module, Policy, Result, SUM, Source, Stream, Window, sys,
 };

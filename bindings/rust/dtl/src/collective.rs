@@ -126,6 +126,7 @@ macro_rules! collectives {
                 $(, $op: impl Operator<R::Element> + 'scope)?
                 $(, $param: $type)*
             ) -> Result<Request<'scope, $R>> {
+                self.check()?;
                 let ($dtype, buffer) = (R::Element::dtype()?, ptr::from_mut($rbuf));
                 // SAFETY: the borrow that `buffer` was made from, which is not used otherwise.
                 let $rbuf = unsafe { &mut *buffer };
@@ -157,6 +158,7 @@ impl<'scope> Scope<'scope, '_> {
     /// # Errors
     /// See `dtl_comm_ibarrier`.
     pub fn ibarrier(&'scope self, comm: &'scope Comm) -> Result<Request<'scope, ()>> {
+        self.check()?;
         let mut handle = sys::DTL_REQUEST_NULL;
         // SAFETY: the output is a local.
         unsafe { lend!(dtl_comm_ibarrier(comm.raw(), &raw mut handle)) }?;

@@ -22,7 +22,12 @@
 //! # Finalization
 //! `dtl_finalize` invalidates all handles, so that `close` could no longer determine whether a
 //! buffer is in use. Therefore a [`Library`](crate::Library) does not finalize the library while a
-//! scope is open.
+//! scope is open. The same holds while a [`Memory`](crate::Memory) exists, which can be a buffer.
+//!
+//! # Epochs
+//! One-sided operations borrow their buffers until their epoch ends. The unlock is repeated while it
+//! returns DTL_ERROR_TIMEOUT, which means that operations still use their buffers. If the epoch does
+//! not exist any more, because its end was called through [`sys`], the process is aborted.
 
 use crate::error::failure;
 use crate::{Error, Result, sys};
@@ -51,7 +56,7 @@ fn ended(call: &'static str, status: sys::dtl_status_t) -> Error {
 }
 
 /// Writes the error to standard error and aborts the process.
-fn abort(error: &Error) -> ! {
+pub(crate) fn abort(error: &Error) -> ! {
     report(&format!(
         "{error}. The process is aborted, because the caller of this safe function may reuse the \
          buffer. To continue instead, call dtl_binding::sys::{} with a buffer that is never freed.",

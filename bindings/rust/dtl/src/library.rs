@@ -24,6 +24,7 @@ impl Library {
     pub fn init() -> Result<Library> {
         // SAFETY: NULL is a valid configuration.
         unsafe { call!(dtl_init(ptr::null())) }?;
+        uses().libraries += 1;
         Ok(Library { _private: () })
     }
 
@@ -32,41 +33,52 @@ impl Library {
     ///
     /// # Errors
     /// See `dtl_finalize`. After a failure, the initialization remains in effect. DTL_ERROR_BUSY is
-    /// also returned while a [`scope`](crate::scope()) or an epoch of a window is open: then this
-    /// initialization ends with the last of them.
+    /// also returned while a [`scope`](crate::scope()) or an epoch of a window is open, or a
+    /// [`Memory`](crate::Memory) exists: then this initialization ends with the last of them.
     pub fn finalize(self) -> Result {
         std::mem::forget(self);
-        // Locked during the call: no scope opens meanwhile.
-        let mut scopes = scopes();
-        if scopes.open > 0 {
-            scopes.postponed += 1;
+        release().unwrap_or_else(|open| {
             let text = format!(
-                "{} scopes or epochs are open. Finalize after their ends; this initialization ends \
-                 with the last of them.",
-                scopes.open
+                "{open} scopes, epochs or allocations exist. Finalize after their ends; this \
+                 initialization ends with the last of them."
             );
-            return Err(Error::busy("dtl_finalize", text));
-        }
-        GENERATION.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: this value's own initialization ends. Memory of the library is reached by `unsafe`
-        // functions only, whose callers promise that the library is initialized, or with a borrow of
-        // another `Library`, whose initialization keeps everything alive.
-        unsafe { call!(dtl_finalize()) }
+            Err(Error::busy("dtl_finalize", text))
+        })
     }
 }
 
 impl Drop for Library {
     fn drop(&mut self) {
-        let mut scopes = scopes();
-        if scopes.open > 0 {
-            scopes.postponed += 1;
-            return;
-        }
-        GENERATION.fetch_add(1, Ordering::Relaxed);
         // A drop has nobody to report a failure to; `finalize` reports it.
-        // SAFETY: the initialization that ends is this value's own; `finalize` has the argument.
-        let _ = unsafe { sys::dtl_finalize() };
+        let _ = release();
     }
+}
+
+/// Ends one initialization. If something relies on the library, postpones the end, and returns how
+/// much does.
+fn release() -> std::result::Result<Result, usize> {
+    let mut state = uses();
+    if state.open > 0 {
+        state.postponed += 1;
+        return Err(state.open);
+    }
+    state.libraries -= 1;
+    // The last finalization waits for work, which may be in a function of this crate: the lock is
+    // not held meanwhile. Any other affects nothing.
+    let is_last = state.libraries == 0;
+    state.is_closing = is_last;
+    let lock = (!is_last).then_some(state);
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the initialization that ends is that of a `Library`, while nothing is lent to the
+    // library and no `Memory` exists. Other memory of the library is reached by `unsafe` functions
+    // only, whose callers promise that the library is initialized, or with a borrow of another
+    // `Library`, whose initialization keeps everything alive.
+    let outcome = unsafe { call!(dtl_finalize()) };
+    drop(lock);
+    if is_last {
+        uses().is_closing = false;
+    }
+    Ok(outcome)
 }
 
 /// Number of finalizations by this crate, plus 1. What was created in an earlier generation may have
@@ -79,40 +91,52 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Scopes and epochs of all threads, in which buffers are lent to the library.
-struct Scopes {
-    /// Number of open ones.
+/// Initializations, and what relies on them.
+struct Uses {
+    /// Number of [`Library`] values, and of postponed ends of such.
+    libraries: usize,
+    /// Number of scopes and epochs, in which buffers are lent to the library, and of its memory.
     open: usize,
-    /// Number of initializations that were dropped meanwhile.
+    /// Number of initializations that were to end while something was open.
     postponed: usize,
+    /// True while the last [`Library`] finalizes the library.
+    is_closing: bool,
 }
 
-fn scopes() -> MutexGuard<'static, Scopes> {
-    static SCOPES: Mutex<Scopes> = Mutex::new(Scopes { open: 0, postponed: 0 });
+fn uses() -> MutexGuard<'static, Uses> {
+    static USES: Mutex<Uses> =
+        Mutex::new(Uses { libraries: 0, open: 0, postponed: 0, is_closing: false });
     // A panic of another thread has left the numbers consistent.
-    SCOPES.lock().unwrap_or_else(PoisonError::into_inner)
+    USES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the library from being finalized by a [`Library`] while buffers are lent to it.
-pub(crate) struct OpenScope {
+/// Keeps the library from being finalized by a [`Library`].
+#[derive(Debug)]
+pub(crate) struct KeepOpen {
     _private: (),
 }
 
-impl OpenScope {
-    pub(crate) fn enter() -> OpenScope {
-        scopes().open += 1;
-        OpenScope { _private: () }
+impl KeepOpen {
+    /// Fails while the library is being finalized.
+    pub(crate) fn enter(call: &'static str) -> Result<KeepOpen> {
+        let mut state = uses();
+        if state.is_closing {
+            let text = "the library is being finalized: call Library::init before any other call";
+            return Err(Error::state(call, text.to_owned()));
+        }
+        state.open += 1;
+        Ok(KeepOpen { _private: () })
     }
 }
 
-impl Drop for OpenScope {
+impl Drop for KeepOpen {
     fn drop(&mut self) {
         let postponed = {
-            let mut scopes = scopes();
-            scopes.open -= 1;
-            if scopes.open > 0 { 0 } else { std::mem::take(&mut scopes.postponed) }
+            let mut state = uses();
+            state.open -= 1;
+            if state.open > 0 { 0 } else { std::mem::take(&mut state.postponed) }
         };
-        // Each drop ends one initialization, or postpones it again.
+        // Each drop ends one initialization, or postpones its end again.
         (0..postponed).for_each(|_| drop(Library { _private: () }));
     }
 }

@@ -1,13 +1,17 @@
 //! Memory of a backend, and blocking copies.
 
+use crate::library::KeepOpen;
 use crate::{Backend, Buffer, BufferMut, Error, Result, call, sys};
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// Memory that a backend has allocated; freed on drop.
+/// Memory that a backend has allocated; freed on drop. The library is not finalized by a
+/// [`Library`](crate::Library) before that, because finalization would free the memory.
 #[derive(Debug)]
 pub struct Memory {
+    _open: KeepOpen,
     backend: Backend,
     start: NonNull<u8>,
     size: usize,
@@ -27,6 +31,8 @@ impl Memory {
         size: usize,
         alignment: u64,
     ) -> Result<Memory> {
+        // Before the allocation: from then on, no finalization frees it.
+        let open = KeepOpen::enter("dtl_mem_alloc")?;
         let mut out = ptr::null_mut();
         let (handle, bytes) = (backend.raw(), size as u64);
         // SAFETY: the output is a local.
@@ -35,7 +41,7 @@ impl Memory {
             let text = "succeeded without an address".to_owned();
             return Err(Error::argument("dtl_mem_alloc", text));
         };
-        Ok(Memory { backend, start, size })
+        Ok(Memory { _open: open, backend, start, size })
     }
 
     /// Returns the backend from which the memory was allocated.
@@ -128,10 +134,12 @@ impl Memory {
     /// # Errors
     /// See `dtl_mem_free`.
     pub fn free(self) -> Result {
-        let (backend, start) = (self.backend.raw(), self.start);
-        std::mem::forget(self);
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the value is not used after this, so that nothing is dropped twice. It keeps the
+        // library open until the end of this function.
+        let _open = unsafe { ptr::read(&raw const this._open) };
         // SAFETY: the owner gives it up, and work that uses it was started by an unsafe function.
-        unsafe { call!(dtl_mem_free(backend, start.as_ptr().cast())) }
+        unsafe { call!(dtl_mem_free(this.backend.raw(), this.as_ptr().cast())) }
     }
 }
 

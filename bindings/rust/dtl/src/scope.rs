@@ -1,7 +1,7 @@
 //! Nonblocking operations, whose buffers are borrowed until the end of a scope.
 
 use crate::lend::{close, lend, lent};
-use crate::library::OpenScope;
+use crate::library::KeepOpen;
 use crate::message::{EMPTY, Received};
 use crate::{Buffer, BufferMut, Comm, Dtype, Error, Event, Result, sys};
 use std::cell::RefCell;
@@ -12,6 +12,8 @@ use std::ptr::{self, NonNull};
 /// Scope of nonblocking operations, see [`scope()`].
 pub struct Scope<'scope, 'env: 'scope> {
     open: OpenRequests,
+    /// Error of all operations, if the scope was opened while the library was being finalized.
+    closing: Option<Error>,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -171,8 +173,10 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
 {
     // Dropped last: no request is in flight when the library may be finalized.
-    let _open = OpenScope::enter();
-    let scope = Scope { open: OpenRequests::default(), scope: PhantomData, env: PhantomData };
+    let keep = KeepOpen::enter("scope");
+    let closing = keep.as_ref().err().cloned();
+    let open = OpenRequests::default();
+    let scope = Scope { open, closing, scope: PhantomData, env: PhantomData };
     let _close = CloseAll(&scope.open);
     f(&scope)
 }
@@ -184,6 +188,12 @@ impl fmt::Debug for Scope<'_, '_> {
 }
 
 impl<'scope> Scope<'scope, '_> {
+    /// Fails if the scope was opened while the library was being finalized: it cannot keep the
+    /// library from ending.
+    pub(crate) fn check(&self) -> Result {
+        self.closing.clone().map_or(Ok(()), Err)
+    }
+
     /// Makes a started operation a request of this scope.
     ///
     /// # Safety
@@ -215,6 +225,7 @@ impl<'scope> Scope<'scope, '_> {
         dest: i32,
         tag: i32,
     ) -> Result<Request<'scope, ()>> {
+        self.check()?;
         let (comm, mut handle, dtype) = (comm.raw(), sys::DTL_REQUEST_NULL, B::Element::dtype()?);
         let (at, count, out) = (buf.as_ptr().cast(), buf.count() as u64, &raw mut handle);
         // SAFETY: `count` elements, borrowed until the scope has ended the request.
@@ -234,6 +245,7 @@ impl<'scope> Scope<'scope, '_> {
         dest: i32,
         tag: i32,
     ) -> Result<Request<'scope, ()>> {
+        self.check()?;
         let (comm, mut handle, dtype) = (comm.raw(), sys::DTL_REQUEST_NULL, B::Element::dtype()?);
         let (at, count, out) = (buf.as_ptr().cast(), buf.count() as u64, &raw mut handle);
         // SAFETY: `count` elements, borrowed until the scope has ended the request.
@@ -253,6 +265,7 @@ impl<'scope> Scope<'scope, '_> {
         tag: i32,
         event: &Event,
     ) -> Result<Request<'scope, ()>> {
+        self.check()?;
         let (comm, mut handle, dtype) = (comm.raw(), sys::DTL_REQUEST_NULL, B::Element::dtype()?);
         let (at, count, out) = (buf.as_ptr().cast(), buf.count() as u64, &raw mut handle);
         let event = event.raw();
@@ -273,6 +286,7 @@ impl<'scope> Scope<'scope, '_> {
         source: i32,
         tag: i32,
     ) -> Result<Request<'scope, B>> {
+        self.check()?;
         let (comm, mut handle, dtype) = (comm.raw(), sys::DTL_REQUEST_NULL, B::Element::dtype()?);
         let (buffer, count, out) = (ptr::from_mut(buf), buf.count() as u64, &raw mut handle);
         // SAFETY: the borrow that `buffer` was made from.

@@ -3,9 +3,11 @@
 //! use their buffers.
 
 use crate::buffer::room;
-use crate::lend::{lend, lent};
-use crate::library::OpenScope;
+use crate::error::failure;
+use crate::lend::{abort, lend, lent};
+use crate::library::KeepOpen;
 use crate::{Buffer, BufferMut, Comm, Dtype, Operator, Result, call, sys};
+use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
@@ -107,7 +109,7 @@ impl Window {
         F: for<'scope> FnOnce(&'scope Epoch<'scope, 'env>) -> Result<R>,
     {
         // Dropped last: the epoch is over when the library may be finalized.
-        let _open = OpenScope::enter();
+        let _open = KeepOpen::enter("dtl_win_lock")?;
         call!(dtl_win_lock(self.handle, kind, target))?;
         self.epoch(Some(target), f)
     }
@@ -122,7 +124,7 @@ impl Window {
         F: for<'scope> FnOnce(&'scope Epoch<'scope, 'env>) -> Result<R>,
     {
         // Dropped last: the epoch is over when the library may be finalized.
-        let _open = OpenScope::enter();
+        let _open = KeepOpen::enter("dtl_win_lock_all")?;
         call!(dtl_win_lock_all(self.handle))?;
         self.epoch(None, f)
     }
@@ -132,8 +134,10 @@ impl Window {
     where
         F: for<'scope> FnOnce(&'scope Epoch<'scope, 'env>) -> Result<R>,
     {
-        let mut unlock = Unlock { window: self.handle, target, is_locked: true };
-        let epoch = Epoch { window: self.handle, scope: PhantomData, env: PhantomData };
+        let is_used = Cell::new(false);
+        let mut unlock = Unlock { window: self.handle, target, is_locked: true, is_used: &is_used };
+        let epoch =
+            Epoch { window: self.handle, is_used: &is_used, scope: PhantomData, env: PhantomData };
         let result = f(&epoch);
         let ended = unlock.run();
         result.and_then(|value| ended.map(|()| value))
@@ -161,14 +165,16 @@ impl Drop for Window {
 }
 
 /// Ends an epoch: at its end, or when the closure of the epoch panics.
-struct Unlock {
+struct Unlock<'a> {
     window: sys::dtl_win_t,
     /// `None`: all ranks.
     target: Option<i32>,
     is_locked: bool,
+    /// True if operations have borrowed buffers.
+    is_used: &'a Cell<bool>,
 }
 
-impl Unlock {
+impl Unlock<'_> {
     /// Unlocks. Returns when nothing accesses the buffers of the epoch any more.
     fn run(&mut self) -> Result {
         loop {
@@ -176,16 +182,24 @@ impl Unlock {
                 Some(target) => ("dtl_win_unlock", sys::dtl_win_unlock(self.window, target)),
                 None => ("dtl_win_unlock_all", sys::dtl_win_unlock_all(self.window)),
             };
-            // The epoch continues: the operations still use their buffers.
-            if status != sys::DTL_ERROR_TIMEOUT {
-                self.is_locked = false;
-                return lent(call, status);
+            match status {
+                // The epoch continues: the operations still use their buffers.
+                sys::DTL_ERROR_TIMEOUT => {}
+                // A call through `sys` has ended the epoch. Operations that it has not completed, in
+                // an epoch that it began, would use their buffers for an unknown time.
+                sys::DTL_ERROR_INVALID_STATE if self.is_used.get() => {
+                    abort(&failure(call, status));
+                }
+                _ => {
+                    self.is_locked = false;
+                    return lent(call, status);
+                }
             }
         }
     }
 }
 
-impl Drop for Unlock {
+impl Drop for Unlock<'_> {
     fn drop(&mut self) {
         if self.is_locked {
             // The panic counts.
@@ -198,6 +212,8 @@ impl Drop for Unlock {
 /// `disp_unit`.
 pub struct Epoch<'scope, 'env: 'scope> {
     window: sys::dtl_win_t,
+    /// True if operations have borrowed buffers.
+    is_used: &'scope Cell<bool>,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -215,6 +231,7 @@ impl<'scope> Epoch<'scope, '_> {
     /// See `dtl_win_put`.
     pub fn put<B: Buffer + ?Sized>(&'scope self, buf: &'scope B, target: i32, disp: u64) -> Result {
         let (from, count, dtype) = (buf.as_ptr().cast(), buf.count() as u64, B::Element::dtype()?);
+        self.is_used.set(true);
         // SAFETY: `count` elements, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_put(self.window, from, count, dtype, target, disp)) }
     }
@@ -231,6 +248,7 @@ impl<'scope> Epoch<'scope, '_> {
     ) -> Result {
         let (count, dtype) = (buf.count() as u64, B::Element::dtype()?);
         let at = buf.as_mut_ptr().cast();
+        self.is_used.set(true);
         // SAFETY: room for `count` elements, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_get(self.window, at, count, dtype, target, disp)) }
     }
@@ -248,6 +266,7 @@ impl<'scope> Epoch<'scope, '_> {
     ) -> Result {
         let (from, count, dtype) = (buf.as_ptr().cast(), buf.count() as u64, B::Element::dtype()?);
         let (window, op) = (self.window, op.number());
+        self.is_used.set(true);
         // SAFETY: `count` elements, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_accumulate(window, from, count, dtype, target, disp, op)) }
     }
@@ -272,6 +291,7 @@ impl<'scope> Epoch<'scope, '_> {
         let (from, count) = (buf.as_ptr().cast(), buf.count());
         room("dtl_win_get_accumulate", "result", result.count(), count)?;
         let (at, count) = (result.as_mut_ptr().cast(), count as u64);
+        self.is_used.set(true);
         // SAFETY: `count` elements and room for as many, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_get_accumulate(window, from, at, count, dtype, target, disp, op)) }
     }
@@ -290,6 +310,7 @@ impl<'scope> Epoch<'scope, '_> {
     ) -> Result {
         let (window, dtype, op) = (self.window, T::dtype()?, op.number());
         let (from, at) = (ptr::from_ref(value).cast(), ptr::from_mut(result).cast());
+        self.is_used.set(true);
         // SAFETY: one element and room for one, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_fetch_op(window, from, at, dtype, target, disp, op)) }
     }
@@ -310,6 +331,7 @@ impl<'scope> Epoch<'scope, '_> {
         let (window, dtype) = (self.window, T::dtype()?);
         let (value, expected) = (ptr::from_ref(value).cast(), ptr::from_ref(expected).cast());
         let at = ptr::from_mut(result).cast();
+        self.is_used.set(true);
         // SAFETY: two elements and room for one, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_compare_and_swap(window, value, expected, at, dtype, target, disp)) }
     }

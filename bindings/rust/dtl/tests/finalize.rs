@@ -28,9 +28,13 @@ fn objects_become_stale() {
         drop(second);
     });
     stream.synchronize().unwrap();
+    // Nor while its memory exists.
+    let error = Library::init().unwrap().finalize().unwrap_err();
+    assert!(error.text.starts_with("1 scopes, epochs or allocations exist"), "{error}");
+    memory.free().unwrap();
     library.finalize().unwrap();
     assert_eq!(stream.synchronize().unwrap_err().status, sys::DTL_ERROR_INVALID_STATE);
-    drop((comm, stream, memory));
+    drop((comm, stream));
 
     let library = Library::init().unwrap();
     // A user-defined dtype is created again.
