@@ -49,6 +49,24 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 /// }
 /// ```
 ///
+/// All ranks must have one layout, and each type has a dtype of its own:
+///
+/// ```compile_fail
+/// # use dtl_binding::Dtype;
+/// #[derive(Clone, Copy, Dtype)]
+/// struct WithoutLayout {
+///     value: f64,
+/// }
+/// ```
+/// ```compile_fail
+/// # use dtl_binding::Dtype;
+/// #[derive(Clone, Copy, Dtype)]
+/// #[repr(C)]
+/// struct Generic<T> {
+///     value: T,
+/// }
+/// ```
+///
 /// # Safety
 /// The dtype must have the size of the type.
 pub unsafe trait Dtype: Plain {

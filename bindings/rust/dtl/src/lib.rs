@@ -38,16 +38,24 @@
 //! receiver's buffer (see `dtl_comm_recv`).
 //!
 //! # Example
-//! ```no_run
+//! ```
+//! use dtl_binding::{Comm, Library, SUM};
+//!
 //! # fn main() -> dtl_binding::Result<()> {
-//! let library = dtl_binding::Library::init()?;
-//! for backend in dtl_binding::backends()? {
-//!     let devices = backend.device_count().unwrap_or(0);
-//!     println!("{}: {devices} device(s)", backend.name(&library)?);
-//! }
+//! let library = Library::init()?;
+//! let comm = Comm::world()?;
+//! let mine = f64::from(comm.rank()?) + 1.0;
+//! let mut sum = 0.0;
+//! comm.allreduce(&mine, &mut sum, SUM)?;
+//! println!("rank {} of {}: the sum is {sum}", comm.rank()?, comm.size()?);
 //! library.finalize()
 //! # }
 //! ```
+
+/// The page for users: its programs are compiled and run by the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/how-to/use-from-rust.md")]
+struct Page;
 
 mod backend;
 mod buffer;

@@ -197,6 +197,12 @@ pub struct Message<'comm> {
 }
 
 impl Message<'_> {
+    /// Returns the handle, for use with the functions in [`sys`].
+    #[must_use]
+    pub fn raw(&self) -> sys::dtl_message_t {
+        self.handle
+    }
+
     /// Receives the message.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::lend::{close, lend, lent};
 use crate::library::KeepOpen;
-use crate::message::{EMPTY, Received};
+use crate::message::{EMPTY, Message, Received};
 use crate::{Buffer, BufferMut, Comm, Dtype, Error, Event, Result, sys};
 use std::cell::RefCell;
 use std::fmt;
@@ -293,6 +293,26 @@ impl<'scope> Scope<'scope, '_> {
         let at = unsafe { &mut *buffer }.as_mut_ptr().cast();
         // SAFETY: room for `count` elements, borrowed until the scope has ended the request.
         unsafe { lend!(dtl_comm_irecv(comm, at, count, dtype, source, tag, out)) }?;
+        // SAFETY: the buffer is borrowed exclusively for `'scope`.
+        Ok(unsafe { self.request(handle, buffer) })
+    }
+
+    /// Starts to receive a message from [`Comm::mprobe`].
+    ///
+    /// # Errors
+    /// See `dtl_comm_imrecv`.
+    pub fn imrecv<B: BufferMut + ?Sized>(
+        &'scope self,
+        message: Message<'scope>,
+        buf: &'scope mut B,
+    ) -> Result<Request<'scope, B>> {
+        self.check()?;
+        let (mut handle, dtype) = (sys::DTL_REQUEST_NULL, B::Element::dtype()?);
+        let (buffer, count, out) = (ptr::from_mut(buf), buf.count() as u64, &raw mut handle);
+        // SAFETY: the borrow that `buffer` was made from.
+        let at = unsafe { &mut *buffer }.as_mut_ptr().cast();
+        // SAFETY: room for `count` elements, borrowed until the scope has ended the request.
+        unsafe { lend!(dtl_comm_imrecv(message.raw(), at, count, dtype, out)) }?;
         // SAFETY: the buffer is borrowed exclusively for `'scope`.
         Ok(unsafe { self.request(handle, buffer) })
     }

@@ -99,6 +99,14 @@ fn messages_are_exchanged_and_probed() {
         assert_eq!(envelope.count::<i32>(), 2);
         assert_eq!(message.recv(&mut got).unwrap(), envelope);
         assert_eq!(got, [other; 2]);
+        comm.send(&rank, other, 5).unwrap();
+        let mut value = -1;
+        scope(|s| {
+            let (message, _) = comm.mprobe(other, 5)?;
+            s.imrecv(message, &mut value)?.wait().map(drop)
+        })
+        .unwrap();
+        assert_eq!(value, other);
     });
 }
 
