@@ -54,7 +54,7 @@
 
 /// The page for users: its programs are compiled and run by the documentation tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../../docs/how-to/use-from-rust.md")]
+#[doc = include_str!("../../../../docs/how-to/write-rust.md")]
 struct Page;
 
 mod backend;
