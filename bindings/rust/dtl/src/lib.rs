@@ -15,6 +15,7 @@
 //! - `comm`: communicators.
 //! - `message`: blocking messages.
 //! - `scope`: nonblocking operations ([`scope()`]).
+//! - `persistent`: messages that are started again and again, in a scope.
 //! - `collective`: collectives, blocking and in a scope.
 //! - `window`: memory that other ranks access, and epochs of one-sided operations.
 //! - `policy`: selection of a resource for each task.
@@ -70,6 +71,7 @@ mod memory;
 mod message;
 mod module;
 mod operation;
+mod persistent;
 mod policy;
 mod registry;
 mod scope;
@@ -93,6 +95,7 @@ pub use module::{Kernel, Module, Source};
 pub use operation::{
     BAND, BOR, BXOR, BuiltinOp, LAND, LOR, LXOR, MAX, MIN, NO_OP, Op, Operator, PROD, REPLACE, SUM,
 };
+pub use persistent::Persistent;
 pub use policy::Policy;
 pub use registry::{Environment, Plugin, environments, member_name, members, plugins};
 pub use scope::{Completed, Request, Scope, scope};

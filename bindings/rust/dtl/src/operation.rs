@@ -133,7 +133,7 @@ impl<T: Dtype> Op<T> {
 }
 
 /// Combines `count` elements with the function at `user`.
-extern "C" fn combine<T, F: Fn(&T, &mut T)>(
+extern "C" fn combine<T: Dtype, F: Fn(&T, &mut T)>(
     low: *const c_void,
     high: *mut c_void,
     count: u64,
@@ -143,7 +143,7 @@ extern "C" fn combine<T, F: Fn(&T, &mut T)>(
     // SAFETY: `user` is the function that `Op::new` passed, which the `Op` keeps.
     let function = unsafe { &*user.cast_const().cast::<F>() };
     // SAFETY: an `Op<T>` is an operator only for elements of type `T`. The library passes `count`
-    // aligned elements that nobody writes during the call.
+    // elements that nobody writes during the call, aligned like the caller's buffers or to 64 bytes.
     let low = unsafe { slice::from_raw_parts(low.cast::<T>(), count as usize) };
     // SAFETY: the same, and the two do not overlap.
     let high = unsafe { slice::from_raw_parts_mut(high.cast::<T>(), count as usize) };

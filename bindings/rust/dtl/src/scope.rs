@@ -20,7 +20,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 
 /// Requests of a scope that no wait has completed. A null entry is free.
 #[derive(Default)]
-struct OpenRequests(RefCell<Vec<sys::dtl_request_t>>);
+pub(crate) struct OpenRequests(RefCell<Vec<sys::dtl_request_t>>);
 
 impl OpenRequests {
     /// Adds a request. Returns the index of its entry.
@@ -31,7 +31,7 @@ impl OpenRequests {
     }
 
     /// Frees the entry of a request that is over.
-    fn remove(&self, index: usize, request: sys::dtl_request_t) {
+    pub(crate) fn remove(&self, index: usize, request: sys::dtl_request_t) {
         let mut entries = self.0.borrow_mut();
         if let Some(entry) = entries.get_mut(index).filter(|entry| **entry == request) {
             *entry = sys::DTL_REQUEST_NULL;
@@ -194,6 +194,11 @@ impl<'scope> Scope<'scope, '_> {
         self.closing.clone().map_or(Ok(()), Err)
     }
 
+    /// Adds a request to this scope. Returns the list of requests, and the index of the entry.
+    pub(crate) fn open(&'scope self, handle: sys::dtl_request_t) -> (&'scope OpenRequests, usize) {
+        (&self.open, self.open.add(handle))
+    }
+
     /// Makes a started operation a request of this scope.
     ///
     /// # Safety
@@ -204,8 +209,8 @@ impl<'scope> Scope<'scope, '_> {
         handle: sys::dtl_request_t,
         buffer: *mut R,
     ) -> Request<'scope, R> {
-        let index = self.open.add(handle);
-        Request { open: &self.open, index, handle, buffer, life: PhantomData }
+        let (open, index) = self.open(handle);
+        Request { open, index, handle, buffer, life: PhantomData }
     }
 
     /// Makes a started operation that writes no buffer a request of this scope.

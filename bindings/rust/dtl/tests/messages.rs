@@ -216,6 +216,41 @@ fn requests_time_out_and_are_cancelled() {
 }
 
 #[test]
+fn persistent_requests_are_started_again() {
+    on_two_ranks(|comm, rank, other| {
+        let (mut sent, mut got) = (vec![0_i32; 3000], vec![0_i32; 3000]);
+        scope(|s| {
+            let mut receive = s.recv_init(comm, &mut got, other, 1)?;
+            let mut send = s.send_init(comm, &mut sent, other, 1)?;
+            for step in 0..5 {
+                receive.start()?;
+                assert_eq!(receive.start().unwrap_err().status, sys::DTL_ERROR_INVALID_STATE);
+                assert_eq!(receive.elements().unwrap_err().status, sys::DTL_ERROR_INVALID_STATE);
+                send.elements()?.fill(10 * step + rank);
+                send.start()?;
+                let received = loop {
+                    if let Some(received) = receive.test()? {
+                        break received;
+                    }
+                };
+                assert_eq!((received.source, received.count::<i32>()), (other, 3000));
+                assert_eq!(receive.elements()?[2999], 10 * step + other);
+                send.wait()?;
+            }
+            // The first is active when the scope ends, and leaked.
+            receive.start()?;
+            std::mem::forget(receive);
+            Ok::<(), dtl_binding::Error>(())
+        })
+        .unwrap();
+        comm.barrier().unwrap();
+        comm.send(&[77; 3], other, 1).unwrap();
+        assert_eq!(comm.recv(&mut sent, other, 1).unwrap().count::<i32>(), 3);
+        assert_eq!(got[0], 40 + other);
+    });
+}
+
+#[test]
 fn a_send_waits_for_an_event() {
     let (comm, host) = (alone(), Backend::find("host").unwrap());
     let (stream, event) = (Stream::new(host.device(0)).unwrap(), Event::new(host, 0).unwrap());
