@@ -2,13 +2,32 @@
 //!
 //! Needs libdtl.so.0.2: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
 
-use dtl_binding::{Backend, Comm, Dtype, Library, Open, Stream, sys};
+#![allow(clippy::unwrap_used, reason = "a call that fails fails the test")]
+
+use dtl_binding::{Backend, Comm, Dtype, Error, Library, Open, Stream, call, sys};
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Mutex;
 
 #[derive(Clone, Copy, Dtype)]
 #[repr(C)]
 struct Pair {
     first: u64,
     second: u32,
+}
+
+/// What an operation returned that was started while the library was being finalized.
+static LATE: Mutex<Option<Error>> = Mutex::new(None);
+
+/// Waits until the library is being finalized, and starts an operation in a scope.
+extern "C" fn late(_user: *mut c_void) -> sys::dtl_status_t {
+    while Backend::find("host").is_ok() {
+        std::thread::yield_now();
+    }
+    let (comm, byte) = (Comm::from_raw(sys::DTL_COMM_SELF), 1_u8);
+    let outcome = dtl_binding::scope(|s| s.isend(&comm, &byte, 0, 1).map(drop));
+    *LATE.lock().unwrap() = outcome.err();
+    sys::DTL_SUCCESS
 }
 
 #[test]
@@ -44,5 +63,13 @@ fn objects_become_stale() {
     assert_ne!(Pair::dtype().unwrap(), dtype);
     assert_eq!(host.name(&library).unwrap_err().status, sys::DTL_ERROR_INVALID_HANDLE);
     assert_eq!(Backend::find("host").unwrap().name(&library).unwrap(), "host");
+    // The finalization waits for work that opens a scope.
+    let stream = Stream::new(Backend::find("host").unwrap().device(0)).unwrap();
+    let none = ptr::null_mut();
+    // SAFETY: the function needs no data.
+    unsafe { call!(dtl_stream_host_callback(stream.raw(), Some(late), none)) }.unwrap();
     library.finalize().unwrap();
+    let error = LATE.lock().unwrap().take().unwrap();
+    assert_eq!(error.status, sys::DTL_ERROR_INVALID_STATE);
+    assert!(error.text.contains("being finalized"), "{error}");
 }
