@@ -6,7 +6,7 @@ use crate::buffer::room;
 use crate::error::failure;
 use crate::lend::{abort, lend, lent};
 use crate::library::KeepOpen;
-use crate::{Buffer, BufferMut, Comm, Dtype, Operator, Result, call, sys};
+use crate::{Buffer, BufferMut, Comm, Dtype, Error, Operator, Result, call, sys};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -136,8 +136,8 @@ impl Window {
     {
         let is_used = Cell::new(false);
         let mut unlock = Unlock { window: self.handle, target, is_locked: true, is_used: &is_used };
-        let epoch =
-            Epoch { window: self.handle, is_used: &is_used, scope: PhantomData, env: PhantomData };
+        let (window, is_used) = (self.handle, &is_used);
+        let epoch = Epoch { window, target, is_used, scope: PhantomData, env: PhantomData };
         let result = f(&epoch);
         let ended = unlock.run();
         result.and_then(|value| ended.map(|()| value))
@@ -212,6 +212,8 @@ impl Drop for Unlock<'_> {
 /// `disp_unit`.
 pub struct Epoch<'scope, 'env: 'scope> {
     window: sys::dtl_win_t,
+    /// Target whose operations the end of the epoch completes. `None`: all ranks.
+    target: Option<i32>,
     /// True if operations have borrowed buffers.
     is_used: &'scope Cell<bool>,
     scope: PhantomData<&'scope mut &'scope ()>,
@@ -225,13 +227,27 @@ impl fmt::Debug for Epoch<'_, '_> {
 }
 
 impl<'scope> Epoch<'scope, '_> {
+    /// Fails if the end of this epoch does not complete the operations on a target: another epoch,
+    /// which is open for it, may end later than the borrow of the buffers.
+    fn begin(&self, call: &'static str, target: i32) -> Result {
+        if let Some(own) = self.target.filter(|own| *own != target) {
+            let text = format!(
+                "target {target}: the epoch is that of target {own}. Use the epoch of the target, \
+                 or lock all."
+            );
+            return Err(Error::state(call, text));
+        }
+        self.is_used.set(true);
+        Ok(())
+    }
+
     /// Copies elements to a target's part of the window.
     ///
     /// # Errors
     /// See `dtl_win_put`.
     pub fn put<B: Buffer + ?Sized>(&'scope self, buf: &'scope B, target: i32, disp: u64) -> Result {
         let (from, count, dtype) = (buf.as_ptr().cast(), buf.count() as u64, B::Element::dtype()?);
-        self.is_used.set(true);
+        self.begin("dtl_win_put", target)?;
         // SAFETY: `count` elements, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_put(self.window, from, count, dtype, target, disp)) }
     }
@@ -248,7 +264,7 @@ impl<'scope> Epoch<'scope, '_> {
     ) -> Result {
         let (count, dtype) = (buf.count() as u64, B::Element::dtype()?);
         let at = buf.as_mut_ptr().cast();
-        self.is_used.set(true);
+        self.begin("dtl_win_get", target)?;
         // SAFETY: room for `count` elements, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_get(self.window, at, count, dtype, target, disp)) }
     }
@@ -266,7 +282,7 @@ impl<'scope> Epoch<'scope, '_> {
     ) -> Result {
         let (from, count, dtype) = (buf.as_ptr().cast(), buf.count() as u64, B::Element::dtype()?);
         let (window, op) = (self.window, op.number());
-        self.is_used.set(true);
+        self.begin("dtl_win_accumulate", target)?;
         // SAFETY: `count` elements, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_accumulate(window, from, count, dtype, target, disp, op)) }
     }
@@ -291,7 +307,7 @@ impl<'scope> Epoch<'scope, '_> {
         let (from, count) = (buf.as_ptr().cast(), buf.count());
         room("dtl_win_get_accumulate", "result", result.count(), count)?;
         let (at, count) = (result.as_mut_ptr().cast(), count as u64);
-        self.is_used.set(true);
+        self.begin("dtl_win_get_accumulate", target)?;
         // SAFETY: `count` elements and room for as many, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_get_accumulate(window, from, at, count, dtype, target, disp, op)) }
     }
@@ -310,7 +326,7 @@ impl<'scope> Epoch<'scope, '_> {
     ) -> Result {
         let (window, dtype, op) = (self.window, T::dtype()?, op.number());
         let (from, at) = (ptr::from_ref(value).cast(), ptr::from_mut(result).cast());
-        self.is_used.set(true);
+        self.begin("dtl_win_fetch_op", target)?;
         // SAFETY: one element and room for one, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_fetch_op(window, from, at, dtype, target, disp, op)) }
     }
@@ -331,7 +347,7 @@ impl<'scope> Epoch<'scope, '_> {
         let (window, dtype) = (self.window, T::dtype()?);
         let (value, expected) = (ptr::from_ref(value).cast(), ptr::from_ref(expected).cast());
         let at = ptr::from_mut(result).cast();
-        self.is_used.set(true);
+        self.begin("dtl_win_compare_and_swap", target)?;
         // SAFETY: two elements and room for one, borrowed until the epoch is over.
         unsafe { lend!(dtl_win_compare_and_swap(window, value, expected, at, dtype, target, disp)) }
     }

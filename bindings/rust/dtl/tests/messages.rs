@@ -314,6 +314,16 @@ fn epochs_complete_their_operations() {
         assert_eq!((old, two), (0, [8, 0]));
         let error = window.lock(99, other, |_| Ok(())).unwrap_err();
         assert_eq!(error.status, sys::DTL_ERROR_INVALID_ARGUMENT);
+        // An epoch completes only the operations on its own target.
+        window
+            .lock(sys::DTL_LOCK_SHARED, rank, |_| {
+                window.lock(sys::DTL_LOCK_SHARED, other, |inner| {
+                    let error = inner.put(&mine, rank, 0).unwrap_err();
+                    assert_eq!(error.status, sys::DTL_ERROR_INVALID_STATE, "{error}");
+                    inner.put(&mine, other, 0)
+                })
+            })
+            .unwrap();
         // A failure in the closure, and a panic, end the epoch.
         let far = window.lock(sys::DTL_LOCK_SHARED, other, |epoch| epoch.put(&mine, other, 8));
         assert_eq!(far.unwrap_err().status, sys::DTL_ERROR_OUT_OF_BOUNDS);
