@@ -6,7 +6,7 @@ use dtl_c
 implicit none
 private
 public :: dtl_in_place_t, DTL_IN_PLACE, dtl_text, in_place, address, finish, lacks, uneven, strided, &
-    ranks, is_root, of_this_rank, extent, text_at, end_text
+    ranks, is_root, of_this_rank, extent, is_dense, text_at
 
 !> Type of DTL_IN_PLACE.
 type :: dtl_in_place_t
@@ -144,19 +144,27 @@ function of_this_rank(comm, counts)
     if (outcome == DTL_SUCCESS .and. rank < size(counts)) of_this_rank = counts(rank + 1)
 end function
 
-!> Returns the number of elements up to the end of the last block. Blocks without positions lie one
-!  behind the other.
-pure function extent(counts, positions)
+!> Returns the number of elements up to the end of the last of `blocks` blocks. Blocks without positions
+!  are consecutive.
+pure function extent(blocks, counts, positions)
+    integer(c_int64_t), value :: blocks
     integer(c_int64_t), intent(in) :: counts(:)
     integer(c_int64_t), intent(in), optional :: positions(:)
     integer(c_int64_t) :: extent
-    integer :: blocks
     if (present(positions)) then
-        blocks = min(size(counts), size(positions))
         extent = max(0_c_int64_t, maxval(positions(:blocks) + counts(:blocks), counts(:blocks) > 0))
     else
-        extent = sum(counts)
+        extent = sum(counts(:blocks))
     end if
+end function
+
+!> True if the elements from `first` to `last` lie next to each other.
+function is_dense(first, last, elements, element_bytes)
+    type(*), intent(in), target :: first, last
+    integer, value :: elements, element_bytes
+    logical :: is_dense
+    is_dense = transfer(c_loc(last), 0_c_intptr_t) - transfer(c_loc(first), 0_c_intptr_t) == &
+        int(elements - 1, c_intptr_t) * element_bytes
 end function
 
 !> Returns the text at an address; the null address is the empty text.
@@ -189,12 +197,4 @@ pure function text_in(characters) result(text)
         text(i:i) = characters(i)
     end do
 end function
-
-!> Replaces what follows the text that C has written by blanks.
-subroutine end_text(text)
-    character(kind=c_char, len=*), intent(inout) :: text
-    integer :: length
-    length = index(text, c_null_char)
-    if (length > 0) text(length:) = " "
-end subroutine
 end module

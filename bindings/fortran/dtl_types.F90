@@ -3,6 +3,7 @@
 
 #define ELEMENTS(a) size(a, kind=c_int64_t)
 #define ELEMENTS_OF_SCALAR(a) 1_c_int64_t
+#define ELEMENT_BYTES(a) (storage_size(a) / 8)
 
 !> Buffers of integers of 8 bits.
 module dtl_int8

@@ -15,7 +15,7 @@ call varying()
 call in_flight()
 call too_small()
 call dtl_finalize()
-call end_checks(39)
+call end_checks(40)
 
 contains
 
@@ -90,6 +90,10 @@ subroutine varying()
     all = -1
     call dtl_comm_allgatherv(DTL_COMM_WORLD, mine, all, counts, places)
     call check(count(all == ranks - 1) == ranks, "allgatherv with positions")
+    all = -1
+    ! Counts and positions behind those of the ranks do not matter.
+    call dtl_comm_allgatherv(DTL_COMM_WORLD, mine, all, [counts, 99_c_int64_t], [places, 99_c_int64_t])
+    call check(count(all == ranks - 1) == ranks, "longer arrays of counts")
     all = -1
     call dtl_comm_gatherv(DTL_COMM_WORLD, mine, all, counts, places, root=0)
     call check(count(all == ranks - 1) == merge(ranks, 0, rank == 0), "gatherv")

@@ -20,6 +20,17 @@ subroutine greater_magnitude(in, inout, count, dtype, user) bind(c)
     where (abs(b) > abs(a)) a = b
     if (dtype /= DTL_DTYPE_FLOAT64 .or. c_associated(user)) a = huge(a)
 end subroutine
+
+!> Keeps the particle of the higher rank: `inout`.
+subroutine later(in, inout, count, dtype, user) bind(c)
+    type(c_ptr), value :: in, inout, user
+    integer(c_int64_t), value :: count
+    integer(c_int32_t), value :: dtype
+    type(particle), pointer :: a, b
+    call c_f_pointer(in, a)
+    call c_f_pointer(inout, b)
+    if (a%id > b%id .or. count /= 1 .or. dtype < 4096 .or. c_associated(user)) b%id = -1
+end subroutine
 end module
 
 program interface
@@ -39,7 +50,7 @@ call derived_types()
 call windows()
 call requests()
 call dtl_finalize()
-call end_checks(32)
+call end_checks(36)
 
 contains
 
@@ -60,9 +71,12 @@ subroutine texts()
     call dtl_dtype_name(DTL_DTYPE_FLOAT64, name)
     call check(name == "FLOAT64" .and. len(name) == 7, "a text of the library")
     long = repeat("?", len(long))
-    call dtl_explain(out_len=length)
     call dtl_comm_dump(DTL_COMM_WORLD, long, length, status)
     call check(index(long, "?") == 0 .and. index(long, c_null_char) == 0, "a text buffer ends with blanks")
+    call dtl_comm_dump(DTL_COMM_SELF, out_len=length)
+    name = repeat("?", int(length))
+    call dtl_comm_dump(DTL_COMM_SELF, name, length)
+    call check(index(name, "?") == 0 .and. len_trim(name) == length, "a text of the length that was returned")
     call dtl_comm_dump(DTL_COMM_WORLD, short, length, status)
     call check(status == DTL_ERROR_BUFFER_TOO_SMALL .and. length > 8, "a text buffer that is too short")
     call check(len_trim(dtl_version_string()) > 0, "the version")
@@ -88,6 +102,7 @@ end subroutine
 
 !> Memory of the library, as a Fortran array and as a buffer at an address.
 subroutine memory()
+    real(c_double), target :: matrix(2, 3), transposed(3, 2)
     type(dtl_backend_t) :: host
     type(c_ptr) :: address
     real(c_double), pointer :: a(:, :)
@@ -102,6 +117,14 @@ subroutine memory()
     a = 3
     call dtl_mem_copy(c_loc(copy), address, 64_c_int64_t)
     call check(count(copy == 3) == 8, "copy")
+    matrix = reshape([1d0, 2d0, 3d0, 4d0, 5d0, 6d0], [2, 3])
+    transposed = 0
+    call dtl_mem_copy_strided(c_loc(transposed), [1_c_int64_t, 3_c_int64_t], c_loc(matrix), &
+        [2_c_int64_t, 1_c_int64_t], [3_c_int64_t, 2_c_int64_t], 8_c_int64_t)
+    call check(all(abs(transposed - transpose(matrix)) <= 0), "a strided copy")
+    call dtl_mem_copy_strided(c_loc(transposed), [1_c_int64_t], c_loc(matrix), &
+        [2_c_int64_t, 1_c_int64_t], [3_c_int64_t, 2_c_int64_t], 8_c_int64_t, status)
+    call check(status == DTL_ERROR_OUT_OF_BOUNDS, "fewer strides than dimensions")
     call dtl_mem_query(address, info)
     call check(info%size_bytes == 64 .and. info%kind == DTL_MEMORY_HOST, "query")
     call dtl_mem_free(host, address)
@@ -123,6 +146,13 @@ subroutine derived_types()
     call dtl_comm_allreduce(DTL_COMM_WORLD, DTL_IN_PLACE, values, op)
     call check(values(1) == -(ranks - 1) .and. values(2) == 0.5d0, "an operation in Fortran")
     call dtl_op_destroy(op)
+    mine%id = rank
+    call dtl_op_create(c_funloc(later), c_null_ptr, 0_c_int64_t, "later", op)
+    call dtl_dtype_create(c_sizeof(mine), "particle", dtype)
+    call dtl_comm_allreduce(DTL_COMM_WORLD, DTL_IN_PLACE, c_loc(mine), 1_c_int64_t, dtype, op)
+    call check(mine%id == ranks - 1, "a derived type in place")
+    call dtl_op_destroy(op)
+    call dtl_dtype_destroy(dtype)
 end subroutine
 
 subroutine windows()

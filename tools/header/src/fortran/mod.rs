@@ -75,6 +75,13 @@ impl<'a> Parameter<'a> {
         !self.0["opt"].is_null()
     }
 
+    /// True if a Fortran program may leave the argument out. An array that may be NULL if it has no
+    /// elements may not: it has size 0 then.
+    fn may_be_absent(&self) -> bool {
+        let counts = ["count==0", "ndim==0", "n==0", "dest_count==0", "source_count==0"];
+        self.is_optional() && !counts.contains(&self.condition())
+    }
+
     /// Condition under which NULL is permitted.
     fn condition(&self) -> &'a str {
         word(&self.0["opt"])

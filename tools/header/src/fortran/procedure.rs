@@ -59,19 +59,22 @@ impl<'a> Procedure<'a> {
         if let Some(ty) = one.value_type() {
             return self.value(name, ty, all);
         }
-        let optional = if one.is_optional() { ", optional" } else { "" };
+        let optional = if one.may_be_absent() { ", optional" } else { "" };
         let is_pointer = one.target()["kind"] == "pointer";
         if one.is_to("void") {
             self.argument(name, "type(c_ptr), value", name.to_owned());
         } else if one.is_to("char") && one.is_input() {
             self.text(name, optional);
         } else if one.is_to("char") {
+            // C ends the text with a NUL, for which the argument needs no room.
             let declaration = format!("character(kind=c_char, len=*), intent(inout){optional}");
-            self.argument(name, &declaration, name.to_owned());
+            self.argument(name, &declaration, format!("{name}_text"));
+            self.local(format!("character(kind=c_char, len=:), allocatable :: {name}_text"));
             let guard =
-                if one.is_optional() { format!("if (present({name})) ") } else { String::new() };
-            self.before(format!("{guard}{name} = c_null_char"));
-            self.after.push(format!("{guard}call end_text({name})"));
+                if one.may_be_absent() { format!("if (present({name})) ") } else { String::new() };
+            self.before(format!("{guard}{name}_text = repeat(c_null_char, len({name}) + 1)"));
+            self.after
+                .push(format!("{guard}{name} = {name}_text(:index({name}_text, c_null_char) - 1)"));
         } else if is_pointer && one.target()["to"]["name"] == "char" {
             let declaration = "character(kind=c_char, len=:), allocatable, intent(out)";
             self.argument(name, declaration, format!("{name}_address"));
@@ -93,7 +96,12 @@ impl<'a> Procedure<'a> {
             if name == "out_indices" {
                 let found = format!("{name}(:out_count)");
                 self.before("out_count = 0".into());
-                self.after.push(format!("if (present({name})) {found} = {found} + 1"));
+                let guard = if one.may_be_absent() {
+                    format!("if (present({name})) ")
+                } else {
+                    String::new()
+                };
+                self.after.push(format!("{guard}{found} = {found} + 1"));
             }
             let declaration =
                 format!("{base}, intent({intent}), contiguous, dimension(:){optional}");
@@ -138,11 +146,12 @@ impl<'a> Procedure<'a> {
             self.argument(name, &format!("{}, value", by_name(ty)?), name.to_owned());
             return Ok(());
         };
-        let required = arrays.iter().find(|array| !array.is_optional());
+        // A shape has as many elements as there are dimensions, even if strides may be absent.
+        let required = arrays.iter().find(|array| !array.may_be_absent());
         let local = format!("n_{name}");
         self.local(format!("integer({kind}) :: {local}"));
         let size = |array: &Parameter<'a>| match array.is_to("char") {
-            true => format!("len({}, kind={kind})", array.name()),
+            true => format!("len({}, kind={kind}) + 1", array.name()),
             // A dummy argument `size` hides the intrinsic function.
             false if all.iter().any(|one| one.name() == "size") => {
                 format!("ubound({}, 1, kind={kind})", array.name())
@@ -171,7 +180,7 @@ impl<'a> Procedure<'a> {
     fn require(&mut self, array: &Parameter<'a>, needed: &str) {
         let name = array.name();
         let check = self.lacks(name, &format!("size({name}, kind=c_int64_t)"), needed);
-        if array.is_optional() {
+        if array.may_be_absent() {
             self.before(format!("if (present({name})) then"));
             self.before(format!("    {check}"));
             self.before("end if".into());
@@ -210,10 +219,31 @@ impl<'a> Procedure<'a> {
         self.before.push("end if".to_owned());
     }
 
-    /// Returns the statement that fails if a buffer is a section that is not contiguous.
-    pub fn strided(&self, name: &str) -> String {
+    /// Returns the statement that fails if a buffer is a section that is not contiguous. Some
+    /// compilers call a section so whose last dimension has one element; if the rank is known, the
+    /// addresses of its ends tell.
+    pub fn strided(&self, name: &str, rank: Option<usize>) -> String {
         let function = self.function;
-        format!("if (strided(\"{function}\", \"{name}\", is_contiguous({name}), status)) return")
+        let dense = match rank {
+            Some(rank) => {
+                let last = (1..=rank).map(|i| format!("ubound({name}, {i})"));
+                let last = last.collect::<Vec<_>>().join(", ");
+                let first = vec!["1"; rank].join(", ");
+                format!(
+                    "is_dense({name}({first}), {name}({last}), size({name}), \
+                     ELEMENT_BYTES({name}))"
+                )
+            }
+            None => format!("is_contiguous({name}) .or. size({name}) <= 1"),
+        };
+        if rank.is_some() {
+            // The ends of an empty array do not exist.
+            return format!(
+                "if (size({name}) > 1) then\n    if (strided(\"{function}\", \"{name}\", {dense}, \
+                 status)) return\nend if"
+            );
+        }
+        format!("if (strided(\"{function}\", \"{name}\", {dense}, status)) return")
     }
 
     /// Returns the subroutine.

@@ -160,15 +160,21 @@ fn check<'a>(
         Need::CountPerRank(count) => {
             procedure.lacks(name, &elements, &format!("n_{count} * ranks(comm)"))
         }
-        Need::Sum(counts) => procedure.lacks(name, &elements, &format!("sum({counts})")),
+        Need::Sum(counts) => {
+            procedure.lacks(name, &elements, &format!("extent(ranks(comm), {counts})"))
+        }
         Need::OfThisRank(counts) => {
             procedure.lacks(name, &elements, &format!("of_this_rank(comm, {counts})"))
         }
         Need::Blocks => match of(&counts) {
             Some(one) => {
-                let check =
-                    procedure.lacks(name, &elements, &format!("extent({counts}, {positions})"));
-                let is_optional = one.is_optional();
+                let blocks = match one.length() {
+                    Some("size(comm)") => "ranks(comm)".to_owned(),
+                    _ => format!("size({counts}, kind=c_int64_t)"),
+                };
+                let extent = format!("extent({blocks}, {counts}, {positions})");
+                let check = procedure.lacks(name, &elements, &extent);
+                let is_optional = one.may_be_absent();
                 if is_optional {
                     format!("if (present({counts})) then\n{check}\nend if")
                 } else {
@@ -223,7 +229,8 @@ fn buffer<'a>(
     };
     procedure.argument(name, &declaration, passed);
     if one.outlives_call() {
-        procedure.before(procedure.strided(name));
+        let check = procedure.strided(name, rank);
+        procedure.before_lines(0, &check.replace("\n    ", "\n"));
     }
 }
 
