@@ -258,7 +258,7 @@ fn from_mpi_is_complete(name: &str, renamed: &str) {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words: std::collections::BTreeSet<&str> = page.split(|c| !is_part(c)).collect();
     let known: std::collections::BTreeSet<&str> = headers.split(|c| !is_part(c)).collect();
-    let files = ["dtl_mpi", "dtl_"];
+    let files = ["dtl_mpi", "dtl_", "dtl_text"]; // dtl_text is Fortran's alone
     let unknown: Vec<_> = words
         .iter()
         .filter(|word| {

@@ -1,4 +1,4 @@
-// Arrays of the C++ face, and tensors that libraries hand each other (DLPack). Part of dtl.hpp.
+// Arrays of the C++ interface, and tensors that libraries hand each other (DLPack). Part of dtl.hpp.
 #ifndef DTL_ARRAY_HPP
 #define DTL_ARRAY_HPP
 

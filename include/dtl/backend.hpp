@@ -1,4 +1,4 @@
-// Library, log, backends and devices of the C++ face. Part of dtl.hpp.
+// Library, log, backends and devices of the C++ interface. Part of dtl.hpp.
 #ifndef DTL_BACKEND_HPP
 #define DTL_BACKEND_HPP
 

@@ -1,4 +1,4 @@
-// The collectives of the C++ face, as the base of dtl::comm_ref. Part of dtl.hpp.
+// The collectives of the C++ interface, as the base of dtl::comm_ref. Part of dtl.hpp.
 #ifndef DTL_COLLECTIVES_HPP
 #define DTL_COLLECTIVES_HPP
 

@@ -1,4 +1,4 @@
-// Communicators of the C++ face. Part of dtl.hpp.
+// Communicators of the C++ interface. Part of dtl.hpp.
 #ifndef DTL_COMM_HPP
 #define DTL_COMM_HPP
 

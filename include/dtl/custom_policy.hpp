@@ -105,10 +105,13 @@ class selected_task {
     const dtl_selection_t &get() const noexcept { return selection_; }
 
     /// Runs the task in this thread, waits for work that it left running, and reports its end and,
-    /// if the policy needs it, its duration. Call it once.
+    /// if the policy needs it, its duration. A second call, or one after a move, does nothing.
     void run() noexcept
     {
         const dtl_policy_task_fn_t task = std::exchange(task_, nullptr);
+        if (task == nullptr) {
+            return;
+        }
         const bool timed = detail::has(selection_.wanted_info, task_info::time);
         using clock = std::chrono::steady_clock;
         const clock::time_point begin = timed ? clock::now() : clock::time_point{};

@@ -1,4 +1,4 @@
-// Dispatchers of the C++ face. Part of dtl.hpp.
+// Dispatchers of the C++ interface. Part of dtl.hpp.
 #ifndef DTL_DISPATCH_HPP
 #define DTL_DISPATCH_HPP
 

@@ -127,16 +127,17 @@ template <class Number, dtl_status_t (*Destroy)(Number)> class owned_number {
     owned_number &operator=(const owned_number &) = delete;
     ~owned_number()
     {
-        if (number_ != 0) {
+        if (number_ != none) {
             DTL_IGNORE(Destroy(number_));
         }
     }
 
     Number get() const noexcept { return number_; }
-    Number release() noexcept { return std::exchange(number_, Number{0}); }
+    Number release() noexcept { return std::exchange(number_, none); }
 
   private:
-    Number number_ = 0;
+    static constexpr Number none = -1; // no number of the library: 0 is a built-in one
+    Number number_ = none;
 };
 
 } // namespace detail

@@ -1,4 +1,4 @@
-// Extensible enumerations of the C++ face: typed words that work in `switch`, and their registration. Part of dtl.hpp.
+// Extensible enumerations of the C++ interface: typed words that work in `switch`, and their registration. Part of dtl.hpp.
 #ifndef DTL_ENUMS_HPP
 #define DTL_ENUMS_HPP
 

@@ -1,4 +1,4 @@
-// Errors of the C++ face: the exception, and the way of exceptions through C callbacks. Part of dtl.hpp.
+// Errors of the C++ interface: the exception, and the way of exceptions through C callbacks. Part of dtl.hpp.
 #ifndef DTL_ERROR_HPP
 #define DTL_ERROR_HPP
 

@@ -1,4 +1,4 @@
-// Streams, events, executors and kernels of the C++ face. Part of dtl.hpp.
+// Streams, events, executors and kernels of the C++ interface. Part of dtl.hpp.
 #ifndef DTL_EXEC_HPP
 #define DTL_EXEC_HPP
 

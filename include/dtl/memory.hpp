@@ -1,4 +1,4 @@
-// Memory of the C++ face: typed buffers and copies. Part of dtl.hpp.
+// Memory of the C++ interface: typed buffers and copies. Part of dtl.hpp.
 #ifndef DTL_MEMORY_HPP
 #define DTL_MEMORY_HPP
 

@@ -1,4 +1,4 @@
-// Dynamic selection of the C++ face: policies, and submissions of callables. Part of dtl.hpp.
+// Dynamic selection of the C++ interface: policies, and submissions of callables. Part of dtl.hpp.
 #ifndef DTL_POLICY_HPP
 #define DTL_POLICY_HPP
 

@@ -1,4 +1,4 @@
-// Requests and probed messages of the C++ face. Part of dtl.hpp.
+// Requests and probed messages of the C++ interface. Part of dtl.hpp.
 #ifndef DTL_REQUEST_HPP
 #define DTL_REQUEST_HPP
 

@@ -1,4 +1,4 @@
-// Windows of the C++ face: one-sided communication. Part of dtl.hpp.
+// Windows of the C++ interface: one-sided communication. Part of dtl.hpp.
 #ifndef DTL_WINDOW_HPP
 #define DTL_WINDOW_HPP
 

@@ -157,6 +157,9 @@ static void operations(dtl::comm_ref world)
         number = first.get();
         const dtl::user_op<int> moved = std::move(first);
         CHECK(world.allreduce(5, moved) == (size % 2 == 0 ? 0 : 5));
+        const dtl_reduce_op_t gone = first.get(); // no operation, not even a built-in one
+        CHECK(thrown([&] { dtl::reduce_op(gone).name(); }) != DTL_SUCCESS);
+        CHECK(thrown([&] { world.allreduce(5, first); }) != DTL_SUCCESS);
     }
     CHECK(thrown([&] { dtl::reduce_op(number).name(); }) == DTL_ERROR_INVALID_HANDLE);
 }
@@ -168,6 +171,7 @@ static void sized_dtypes()
         dtl::user_dtype first(24, "triple");
         const dtl::user_dtype triple(std::move(first));
         number = triple.get();
+        CHECK(thrown([&] { first.get().size_bytes(); }) != DTL_SUCCESS);
         CHECK(triple.get().size_bytes() == 24 && triple.get().name() == "triple" && number >= 4096);
     }
     CHECK(thrown([&] { dtl::element_type(number).size_bytes(); }) == DTL_ERROR_INVALID_HANDLE);
