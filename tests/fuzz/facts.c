@@ -130,6 +130,7 @@ static dtl_status_t entry_of_plugin(const dtl_host_api_t* host, dtl_plugin_t* ou
     X(NONE, dtl_log_set_callback, (logged, &table, 0)) \
     X(NONE, dtl_backend_register, ("null_test", &table, NULL, 0, &o->handles.backend)) \
     X(NONE, dtl_backend_set_error, ("text")) \
+    X(NONE, dtl_error_set, (DTL_ERROR_BUSY, "text")) \
     X(NONE, dtl_policy_create_custom, (&ops, NULL, e_resources, 2, NULL, &o->handles.policy)) \
     X(NONE, dtl_environment_is_available, \
         (registered(), &o->number, o->text, sizeof o->text, &o->word)) \
