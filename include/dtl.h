@@ -740,9 +740,8 @@ const char *dtl_last_error(void);
 ///
 /// @param[in] status A DTL_ERROR_ code.
 /// @param[in] text   What was wrong and what to do, in UTF-8. Copied.
-/// @return `status`. DTL_ERROR_INVALID_ARGUMENT, with a text about that, also if `status` is no
-///         DTL_ERROR_ code, or if `text` is not UTF-8. Threads: any. Equivalent:
-///         MPI_Add_error_string.
+/// @return `status`. DTL_ERROR_INVALID_ARGUMENT, with another text: `status` is no error, or `text`
+///         is not UTF-8. Threads: any. Equivalent: MPI_Add_error_string.
 DTL_NODISCARD dtl_status_t dtl_error_set(dtl_status_t status, const char *text);
 
 /// Sends log lines of `level` and below to a function. Works in every state.

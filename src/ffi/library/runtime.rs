@@ -195,9 +195,8 @@ pub extern "C" fn dtl_last_error() -> *const c_char {
 ///
 /// @param status  A DTL_ERROR_ code.
 /// @param text    What was wrong and what to do, in UTF-8. Copied.
-/// @return `status`. DTL_ERROR_INVALID_ARGUMENT, with a text about that, also if `status` is no
-///         DTL_ERROR_ code, or if `text` is not UTF-8. Threads: any. Equivalent:
-///         MPI_Add_error_string.
+/// @return `status`. DTL_ERROR_INVALID_ARGUMENT, with another text: `status` is no error, or `text`
+///         is not UTF-8. Threads: any. Equivalent: MPI_Add_error_string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_error_set(status: dtl_status_t, text: *const c_char) -> dtl_status_t {
     always(Locks::None, || {
