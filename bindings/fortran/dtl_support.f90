@@ -6,7 +6,7 @@ use dtl_c
 implicit none
 private
 public :: dtl_in_place_t, DTL_IN_PLACE, dtl_text, in_place, address, finish, lacks, uneven, strided, &
-    ranks, is_root, of_this_rank, extent, is_dense, text_at
+    ranks, is_root, of_this_rank, extent, distance, is_dense, text_at
 
 !> Type of DTL_IN_PLACE.
 type :: dtl_in_place_t
@@ -158,13 +158,27 @@ pure function extent(blocks, counts, positions)
     end if
 end function
 
-!> True if the elements from `first` to `last` lie next to each other.
-function is_dense(first, last, elements, element_bytes)
-    type(*), intent(in), target :: first, last
-    integer, value :: elements, element_bytes
+!> Returns the number of bytes from one element to another.
+function distance(from, to)
+    type(*), intent(in), target :: from, to
+    integer(c_int64_t) :: distance
+    distance = transfer(c_loc(to), 0_c_intptr_t) - transfer(c_loc(from), 0_c_intptr_t)
+end function
+
+!> True if the elements of an array lie next to each other, in order. `steps` are the bytes from one
+!  element to the next along each dimension.
+pure function is_dense(steps, extents, element_bytes)
+    integer(c_int64_t), intent(in) :: steps(:), extents(:)
+    integer, value :: element_bytes
     logical :: is_dense
-    is_dense = transfer(c_loc(last), 0_c_intptr_t) - transfer(c_loc(first), 0_c_intptr_t) == &
-        int(elements - 1, c_intptr_t) * element_bytes
+    integer(c_int64_t) :: expected
+    integer :: i
+    is_dense = .true.
+    expected = element_bytes
+    do i = 1, size(steps)
+        if (extents(i) > 1 .and. steps(i) /= expected) is_dense = .false.
+        expected = expected * extents(i)
+    end do
 end function
 
 !> Returns the text at an address; the null address is the empty text.

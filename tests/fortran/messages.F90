@@ -132,5 +132,5 @@ call sections_of_bool(DTL_COMM_WORLD, next, previous)
 call every_rank_of_char(DTL_COMM_WORLD, next, previous)
 call sections_of_char(DTL_COMM_WORLD, next, previous)
 call dtl_finalize()
-call end_checks(10 * (8 * 5 + 8))
+call end_checks(10 * (8 * 5 + 9))
 end program

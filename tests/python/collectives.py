@@ -125,6 +125,17 @@ class Collectives(case.Case):
             self.comm.allgatherv(four, four, [5] * self.size)
         with self.assertRaisesRegex(ValueError, "one for each"):
             self.comm.allgatherv(four, four, [1] * (self.size + 1))
+        # Checked on this rank, before the communicator takes part.
+        whole, small = np.zeros(4 * self.size), np.zeros(4 * self.size, dtype="i1")
+        with self.assertRaisesRegex(TypeError, "FLOAT64.*INT8"):
+            self.comm.gather(four, small, self.rank)
+        with self.assertRaisesRegex(TypeError, "INT8.*FLOAT64"):
+            self.comm.scatter(whole, small[:4], self.rank)
+        with self.assertRaisesRegex(TypeError, "FLOAT64.*INT8"):
+            self.comm.gatherv(four, small, [4] * self.size, root=self.rank)
+        with self.assertRaisesRegex(ValueError, "the call needs"):
+            wrapping = np.full(self.size, 200, dtype="u1")
+            self.comm.allgatherv(four, np.zeros(150), wrapping)
         with self.refuses(dtl.Status.INVALID_ARGUMENT, "overlap"):
             self.comm.allreduce(four, four)
         with self.refuses(dtl.Status.TYPE):

@@ -72,6 +72,18 @@ class Arrays(case.Case):
         self.assertIsNone(alive())
         self.assertEqual(copy.numpy()[2, 3], 11)
 
+    def test_arrays_that_cannot_be_buffers(self) -> None:
+        read_only = np.arange(4.0)
+        read_only.flags.writeable = False
+        array = dtl.Array.of(read_only)
+        with self.assertRaisesRegex(BufferError, "read-only"):
+            dtl.COMM_SELF.irecv(array, 0)
+        gone = dtl.Array(4)
+        gone.destroy()
+        with self.assertRaisesRegex(BufferError, "destroyed"):
+            dtl.COMM_SELF.isend(gone, 0)
+        self.assertEqual(dtl.Array(1).device.backend.name, "host")
+
     def test_strides(self) -> None:
         source = np.arange(24.0).reshape(4, 6)[:, ::2]
         mine = dtl.Array.of(source)
@@ -280,6 +292,16 @@ class Policies(case.Case):
         self.assertEqual(policy.stats[1].failed, 2)
         with self.refuses(dtl.Status.NOT_FOUND, "no such policy|lucky"):
             dtl.Policy("lucky", [1])
+
+    def test_statuses_of_other_libraries_do_not_count(self) -> None:
+        class Response(Exception):
+            status = 0
+
+        def task(resource: object) -> None:
+            raise Response
+
+        with dtl.Policy("fixed", [1]) as policy, self.assertRaises(Response):
+            policy.run(task)
 
     def test_streams_as_resources(self) -> None:
         streams = [dtl.Stream("host"), dtl.Stream("host")]

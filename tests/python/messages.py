@@ -227,6 +227,10 @@ class Messages(case.Case):
         for thread in threads:
             thread.join()
         self.assertEqual([float(one[0]) for one in sums], [6, 6, 6])
+        # The handles are no parts of an array that is freed.
+        for _ in range(100):
+            bytearray(24)
+        self.assertEqual([comm.size for comm in ranks], [3, 3, 3])
         for comm in ranks:
             comm.destroy()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 import weakref
 
 import numpy as np
@@ -143,6 +144,19 @@ class Requests(case.Case):
             dtl.wait_all(receives)
         self.assertTrue(receives[0].is_complete and receives[1].is_complete)
         self.assertEqual(good[3], 3)
+
+    def test_a_failure_does_not_end_the_wait_for_the_others(self) -> None:
+        room = np.zeros(1)
+        if self.rank == 0:
+            both = [self.comm.irecv(np.zeros(1), 1, 5), self.comm.irecv(room, 1, 6)]
+            with self.refuses(dtl.Status.TRUNCATED):
+                dtl.wait_all(both)
+            self.assertTrue(both[1].is_complete and room[0] == 7)
+        else:
+            self.comm.send(np.zeros(2), 0, 5)
+            time.sleep(0.3)  # several slices of a wait
+            self.comm.send(np.full(1, 7.0), 0, 6)
+        self.comm.barrier()
 
     def test_await(self) -> None:
         async def ping(tag: int) -> int:

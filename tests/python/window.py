@@ -94,6 +94,26 @@ class Windows(case.Case):
                 window.put(np.zeros(1), 0)
             with window.lock(0), self.refuses(dtl.Status.OUT_OF_BOUNDS):
                 window.put(np.zeros(2), 0, 3)
+            one, byte = np.zeros(1), np.zeros(1, dtype="i1")
+            with window.lock(0):
+                with self.assertRaisesRegex(ValueError, "result has 1 elements: the call needs 2"):
+                    window.get_accumulate(np.zeros(2), one, 0)
+                with self.assertRaisesRegex(TypeError, "FLOAT64.*INT8"):
+                    window.fetch_op(one, byte, 0)
+                with self.assertRaisesRegex(ValueError, "value has 0 elements"):
+                    window.fetch_op(one[:0], one, 0)
+                with self.assertRaisesRegex(TypeError, "FLOAT64, expected of INT8"):
+                    window.compare_and_swap(one, byte, np.zeros(1), 0)
+
+    def test_buffers_of_a_forgotten_window_live(self) -> None:
+        window = dtl.Window.allocate(self.comm, 1)
+        room = np.zeros(1)
+        alive = weakref.ref(room)
+        window.fence()
+        window.get(room, self.rank)
+        del room, window
+        gc.collect()
+        self.assertIsNotNone(alive(), "the get may still write it")
 
 
 if __name__ == "__main__":

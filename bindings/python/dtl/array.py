@@ -168,7 +168,11 @@ class Array(Owned):
             raise AttributeError("the array is not in memory of CUDA")
         return interface(self)
 
-    def _span(self) -> tuple[int, int, int]:
+    def _span(self, writable: bool) -> tuple[int, int, int]:
+        if self._handle.id == 0:
+            raise BufferError("the array was destroyed")
+        if writable and self.is_read_only:
+            raise BufferError("the array is read-only, and the call writes it: pass a copy")
         if not self.is_contiguous:
             raise BufferError(f"the array has strides {self.strides}: send a copy (Array.copy)")
         return self.address, self.count, int(self.dtype)

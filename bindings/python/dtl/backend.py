@@ -22,7 +22,8 @@ class Backend:
     @classmethod
     def _of(cls, handle: Any) -> Backend:
         self = cls.__new__(cls)
-        self._handle = handle
+        # A copy: the handle may be a part of a struct that is freed.
+        self._handle = ffi.new("dtl_backend_t *", handle)[0]
         return self
 
     @classmethod

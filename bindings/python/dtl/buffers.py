@@ -70,7 +70,7 @@ def span(buffer: Any, writable: bool) -> Span:
 def _other(buffer: Any, writable: bool, error: Exception) -> Span:
     found = getattr(buffer, "_span", None)
     if found is not None:
-        address, count, dtype = found()
+        address, count, dtype = found(writable)
         return Span(address, count, dtype, buffer)
     try:
         interface = buffer.__cuda_array_interface__
@@ -107,6 +107,15 @@ def _of_cuda(buffer: Any, interface: dict[str, Any], writable: bool) -> Span:
             expected *= extent
     dtype = _BY_TYPESTR.get(typestr[1:], DType.BYTE)
     return Span(address, count if dtype != DType.BYTE else count * item_bytes, dtype, buffer)
+
+
+def require_same(name: str, one: Span, other_name: str, other: Span) -> None:
+    """Raises TypeError unless two buffers of one call have the same dtype."""
+    if one.dtype != other.dtype:
+        first, second = DType(one.dtype).name, DType(other.dtype).name
+        raise TypeError(
+            f"{name} has elements of {first}, {other_name} of {second}: pass the same dtype"
+        )
 
 
 def in_place(buffer: Any, writable: bool) -> Span | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import buffers
 from ._raw import ffi, lib
-from .constants import DType, Op
+from .constants import Op
 from .error import check, fail
 from .request import Request
 
@@ -329,7 +329,7 @@ class Collectives:
         send, receive = _spans(sbuf, rbuf)
         self._room("sbuf" if send is not None else "rbuf", send or receive, counts, None)
         if send is not None:
-            _require("rbuf", receive, counts[self.rank])
+            _require("rbuf", receive, int(counts[self.rank]))
         sizes = _numbers(counts)
         arguments = (_pointer(send), receive.pointer, sizes, receive.dtype, int(op))
         return arguments, (send, receive, sizes)
@@ -344,6 +344,9 @@ class Collectives:
         """Raises ValueError if blocks leave the buffer, or if there is not one for each rank."""
         if span is None or counts is None:
             return
+        # Numbers of NumPy would wrap.
+        counts = [int(count) for count in counts]
+        displs = None if displs is None else [int(start) for start in displs]
         for what, numbers in (("counts", counts), ("displs", displs)):
             if numbers is not None and len(numbers) != self.size:
                 raise ValueError(
@@ -369,14 +372,15 @@ class Collectives:
 def _spans(sbuf: Any, rbuf: Any) -> tuple[buffers.Span | None, buffers.Span]:
     """Returns the memory of both buffers of a call. Their dtypes are equal."""
     send, receive = buffers.in_place(sbuf, False), buffers.span(rbuf, True)
-    if send is not None and send.dtype != receive.dtype:
-        first, second = DType(send.dtype).name, DType(receive.dtype).name
-        raise TypeError(f"sbuf has elements of {first}, rbuf of {second}: pass the same dtype")
+    if send is not None:
+        buffers.require_same("sbuf", send, "rbuf", receive)
     return send, receive
 
 
 def _own(block: buffers.Span | None, whole: buffers.Span | None) -> tuple[int, int]:
     """Returns the number of elements of this rank's block, 0 in place, and their dtype."""
+    if block is not None and whole is not None:
+        buffers.require_same("this rank's block", block, "the buffer of all blocks", whole)
     if block is not None:
         return block.count, block.dtype
     if whole is None:

@@ -66,7 +66,8 @@ class Comm(Messages, Collectives):
         """Opens a communicator whose ranks are threads of this process: one Comm for each."""
         out = ffi.new("dtl_comm_t[]", max(size, 1))
         check(lib.dtl_comm_threads(size, 0 if timeout is None else timeout_ns(timeout), out))
-        return [cls(out[rank]) for rank in range(size)]
+        # Copies: an element of an array does not keep the array.
+        return [cls(ffi.new("dtl_comm_t *", out[rank])[0]) for rank in range(size)]
 
     @classmethod
     def from_mpi(cls, comm: Any) -> Comm:

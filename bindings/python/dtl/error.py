@@ -58,6 +58,10 @@ def fail(status: int, buffers: object = None) -> NoReturn:
 
 def keep_forever(buffers: object) -> None:
     """Keeps buffers that the library may still access."""
+    if isinstance(buffers, tuple | list):
+        for one in buffers:
+            keep_forever(one)
+        return
     try:
         _unreleased.append(memoryview(buffers))  # type: ignore[arg-type]
     except TypeError:

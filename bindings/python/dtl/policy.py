@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from . import callbacks, text
 from ._raw import ffi, lib
-from .error import check
+from .error import Error, check
 from .handle import Owned
 from .library import new_info, timeout_ns
 from .stream import Event, Stream
@@ -195,7 +195,7 @@ def python_policy_task(resource: Any, arg: Any, out_wait: Any) -> int:
         event = state.function(state.resources[resource.value])
     except Exception as error:  # the wait raises it
         state.exception = error
-        return int(getattr(error, "status", callbacks.FAILED))
+        return int(error.status) if isinstance(error, Error) else callbacks.FAILED
     if isinstance(event, Event):
         state.event = event
         out_wait.event = event._handle

@@ -168,6 +168,7 @@ def wait_all(requests: Sequence[Request], timeout: float | None = None) -> list[
     left = timeout_ns(timeout)
     handles = _handles(requests)
     infos = ffi.new("dtl_recv_info_t[]", max(len(requests), 1))
+    failure: Error | None = None
     while True:
         part = min(left, _SLICE_NS)
         status = lib.dtl_request_wait_all(handles, len(requests), part, infos)
@@ -175,10 +176,23 @@ def wait_all(requests: Sequence[Request], timeout: float | None = None) -> list[
         for index, request in enumerate(requests):
             if request._number != 0 and handles[index].id == 0:
                 _complete(request, infos[index])
-        if status == lib.DTL_ERROR_TIMEOUT and left > part:
+        is_late = status == lib.DTL_ERROR_TIMEOUT
+        if status != 0 and not is_late:
+            # A failure ends the slice's wait before the other requests are complete.
+            try:
+                fail(status, buffers)
+            except Error as error:
+                failure = failure or error
+            is_late = any(
+                request._number != 0 and not isinstance(request, PersistentRequest)
+                for request in requests
+            )
+        if is_late and left > part:
             if timeout is not None:
                 left -= part
             continue
+        if failure is not None:
+            raise failure
         check(status, buffers)
         return [request._info for request in requests]
 

@@ -15,8 +15,9 @@ from .library import new_info
 from .request import Request
 
 # Memory of windows that are not destroyed: other ranks access it although the program has forgotten
-# the window. By the number of the handle.
-_open: dict[int, tuple[buffers.Span | None, _fast.Block | None]] = {}
+# the window. And the buffers of operations that no flush, unlock or fence has completed, by target.
+# By the number of the handle.
+_open: dict[int, tuple[buffers.Span | None, _fast.Block | None, dict[int, list[object]]]] = {}
 
 
 class Window:
@@ -58,9 +59,8 @@ class Window:
         self._handle: Any = handle
         self.dtype = DType(dtype)
         self._block = block
-        _open[handle.id] = span, block
-        # Buffers of operations that no flush, unlock or fence has completed, by target.
         self._used: dict[int, list[object]] = {}
+        _open[handle.id] = span, block, self._used
 
     @property
     def memory(self) -> memoryview:
@@ -111,6 +111,7 @@ class Window:
     ) -> None:
         """Combines elements with those of a target, and fetches the previous values."""
         span, fetched = buffers.span(buffer, False), buffers.span(result, True)
+        _require_room("buffer", span, "result", fetched, span.count)
         where = span.pointer, fetched.pointer, span.count, span.dtype, target, disp, int(op)
         self._operate(lib.dtl_win_get_accumulate, target, [span, fetched], *where)
 
@@ -119,6 +120,7 @@ class Window:
     ) -> None:
         """Combines one element with that of a target, and fetches the previous value."""
         span, fetched = buffers.span(value, False), buffers.span(result, True)
+        _require_room("value", span, "result", fetched, 1)
         where = span.pointer, fetched.pointer, span.dtype, target, disp, int(op)
         self._operate(lib.dtl_win_fetch_op, target, [span, fetched], *where)
 
@@ -128,6 +130,8 @@ class Window:
         """Stores `value` in a target's element if that equals `expected`; fetches the previous."""
         span, old = buffers.span(value, False), buffers.span(expected, False)
         fetched = buffers.span(result, True)
+        _require_room("value", span, "expected", old, 1)
+        _require_room("value", span, "result", fetched, 1)
         where = span.pointer, old.pointer, fetched.pointer, span.dtype, target, disp
         self._operate(lib.dtl_win_compare_and_swap, target, [span, old, fetched], *where)
 
@@ -203,12 +207,22 @@ class Window:
             self.destroy()
 
 
+def _require_room(
+    name: str, span: buffers.Span, other_name: str, other: buffers.Span, count: int
+) -> None:
+    """Raises unless two buffers of an operation have one dtype, and `count` elements."""
+    buffers.require_same(name, span, other_name, other)
+    for one, found in ((name, span.count), (other_name, other.count)):
+        if found < count:
+            raise ValueError(f"{one} has {found} elements: the call needs {count}")
+
+
 def close_all() -> None:
     """Ends the use of all windows' memory, before the library destroys them.
 
     Raises BufferError while NumPy arrays use memory of `allocate`.
     """
-    for _, block in _open.values():
+    for _, block, _ in _open.values():
         if block is not None:
             block.close()
 

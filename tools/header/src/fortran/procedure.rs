@@ -221,25 +221,27 @@ impl<'a> Procedure<'a> {
 
     /// Returns the statement that fails if a buffer is a section that is not contiguous. Some
     /// compilers call a section so whose last dimension has one element; if the rank is known, the
-    /// addresses of its ends tell.
+    /// distances of its elements tell.
     pub fn strided(&self, name: &str, rank: Option<usize>) -> String {
         let function = self.function;
         let dense = match rank {
             Some(rank) => {
-                let last = (1..=rank).map(|i| format!("ubound({name}, {i})"));
-                let last = last.collect::<Vec<_>>().join(", ");
-                let first = vec!["1"; rank].join(", ");
-                format!(
-                    "is_dense({name}({first}), {name}({last}), size({name}), \
-                     ELEMENT_BYTES({name}))"
-                )
+                let first = format!("{name}({})", vec!["1"; rank].join(", "));
+                let step = |dimension: usize| {
+                    let second = format!("min(2, ubound({name}, {dimension}))");
+                    let place = |i| if i == dimension { second.as_str() } else { "1" };
+                    let places = (1..=rank).map(place).collect::<Vec<_>>().join(", ");
+                    format!("distance({first}, {name}({places}))")
+                };
+                let steps = (1..=rank).map(step).collect::<Vec<_>>().join(", ");
+                format!("is_dense([{steps}], shape({name}, c_int64_t), ELEMENT_BYTES({name}))")
             }
-            None => format!("is_contiguous({name}) .or. size({name}) <= 1"),
+            None => format!("is_contiguous({name}) .or. size({name}, kind=c_int64_t) <= 1"),
         };
         if rank.is_some() {
-            // The ends of an empty array do not exist.
+            // An empty array has no first element.
             return format!(
-                "if (size({name}) > 1) then\n    if (strided(\"{function}\", \"{name}\", {dense}, \
+                "if (size({name}, kind=c_int64_t) > 1) then\n    if (strided(\"{function}\", \"{name}\", {dense}, \
                  status)) return\nend if"
             );
         }

@@ -73,7 +73,7 @@ fn buffers_in_flight_are_asynchronous_and_contiguous() {
     let text = typed::procedures(&gather(Some("request"))).unwrap();
     let declaration = "ELEMENT, intent(in), asynchronous, target, dimension(..) :: sbuf";
     assert!(text.contains(declaration), "{text}");
-    let check = "is_contiguous(sbuf) .or. size(sbuf) <= 1, status)) return";
+    let check = "is_contiguous(sbuf) .or. size(sbuf, kind=c_int64_t) <= 1, status)) return";
     assert!(text.replace(" &\n        ", " ").contains(check), "{text}");
 }
 

@@ -170,7 +170,7 @@ fn check<'a>(
             Some(one) => {
                 let blocks = match one.length() {
                     Some("size(comm)") => "ranks(comm)".to_owned(),
-                    _ => format!("size({counts}, kind=c_int64_t)"),
+                    other => format!("int(n_{}, c_int64_t)", other.unwrap_or_default()),
                 };
                 let extent = format!("extent({blocks}, {counts}, {positions})");
                 let check = procedure.lacks(name, &elements, &extent);
