@@ -29,7 +29,7 @@ from .comm import (
 )
 from .constants import DeviceKind, DType, Language, LogLevel, MemoryKind, Op, Schedule, Status
 from .error import Error, last_error
-from .library import (
+from .lifecycle import (
     Library,
     explain,
     finalize,

@@ -11,7 +11,7 @@ from .backend import Backend, Device, backend_of
 from .constants import DType, MemoryKind
 from .error import check
 from .handle import Owned
-from .library import new_info
+from .lifecycle import new_info
 
 # DLPack's types of devices whose memory CUDA uses.
 _CUDA_DEVICES = (2, 3, 13)

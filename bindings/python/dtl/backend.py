@@ -8,7 +8,7 @@ from . import text
 from ._raw import ffi, lib
 from .constants import DeviceKind
 from .error import check
-from .library import new_info, timeout_ns
+from .lifecycle import new_info, timeout_ns
 
 
 class Backend:

@@ -11,7 +11,7 @@ from ._raw import ffi, lib
 from .collectives import Collectives
 from .constants import DType
 from .error import check, fail
-from .library import new_info, timeout_ns
+from .lifecycle import new_info, timeout_ns
 from .request import PersistentRequest, Request
 from .stream import Event
 

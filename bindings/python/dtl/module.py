@@ -11,7 +11,7 @@ from .backend import Backend, Device, backend_of
 from .constants import Language
 from .error import check
 from .handle import Owned
-from .library import new_info
+from .lifecycle import new_info
 from .stream import Stream
 
 # C types of the letters of a signature; see dtl_kernel_get.

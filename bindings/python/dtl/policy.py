@@ -10,7 +10,7 @@ from . import callbacks, text
 from ._raw import ffi, lib
 from .error import Error, check
 from .handle import Owned
-from .library import new_info, timeout_ns
+from .lifecycle import new_info, timeout_ns
 from .stream import Event, Stream
 
 # Function of a task: gets the resource; may return an event of the work that it left running.

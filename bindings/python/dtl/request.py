@@ -12,7 +12,7 @@ from . import _fast
 from ._fast import RecvInfo
 from ._raw import ffi, lib
 from .error import Error, check, fail
-from .library import INFINITE, timeout_ns
+from .lifecycle import INFINITE, timeout_ns
 
 # One wait inside the library. Between two, Python handles signals (Ctrl-C). Below 100 ms the
 # library asks no other rank for its state.

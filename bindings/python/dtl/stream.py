@@ -11,7 +11,7 @@ from .backend import Backend, Device, backend_of
 from .constants import DType
 from .error import check
 from .handle import Owned
-from .library import timeout_ns
+from .lifecycle import timeout_ns
 
 
 class Stream(Owned):

@@ -11,7 +11,7 @@ from ._raw import ffi, lib
 from .comm import Comm
 from .constants import DType, Op
 from .error import check
-from .library import new_info
+from .lifecycle import new_info
 from .request import Request
 
 # Memory of windows that are not destroyed: other ranks access it although the program has forgotten
