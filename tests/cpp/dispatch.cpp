@@ -3,22 +3,14 @@
 
 #include <dtl.hpp>
 
+#include "thrown.hpp"
+
 #include <cstring>
 #include <memory>
 #include <stdexcept>
 
 static constexpr dtl_enum_word_t memory = 0x0001'03e9'0000'0000, operation = 0x0006'03e9'0000'0000;
 static_assert(dtl::dispatch_key(operation, memory).source == memory, "a key is made in a constant");
-
-template <class F> static dtl_status_t thrown(F &&function)
-{
-    try {
-        function();
-    } catch (const dtl::error &failure) {
-        return failure.status();
-    }
-    return DTL_SUCCESS;
-}
 
 static void functions()
 {

@@ -10,6 +10,8 @@
 #include <dtl.hpp>
 #pragma GCC diagnostic pop
 
+#include "thrown.hpp"
+
 #include <cstring>
 #include <string>
 #include <thread>
@@ -21,21 +23,6 @@ struct point {
     char name[4];
 };
 template <> inline constexpr bool dtl::is_element<point> = true;
-
-// Status of what `function` throws; its text must contain `text`.
-template <class F> static dtl_status_t thrown(F &&function, const char *text = "")
-{
-    try {
-        function();
-    } catch (const dtl::error &failure) {
-        if (std::strstr(failure.what(), text) == nullptr) {
-            std::fprintf(stderr, "\"%s\" is not in \"%s\"\n", text, failure.what());
-            std::exit(1);
-        }
-        return failure.status();
-    }
-    return DTL_SUCCESS;
-}
 
 // True if Arguments may be passed to the function, which is a callable.
 template <class F, class... Arguments> constexpr bool takes(F, Arguments...)

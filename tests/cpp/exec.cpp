@@ -3,6 +3,8 @@
 
 #include <dtl.hpp>
 
+#include "thrown.hpp"
+
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -11,16 +13,6 @@
 struct special {
     int number;
 };
-
-template <class F> static dtl_status_t thrown(F &&function)
-{
-    try {
-        function();
-    } catch (const dtl::error &failure) {
-        return failure.status();
-    }
-    return DTL_SUCCESS;
-}
 
 template <class F> static int special_from(F &&function)
 {

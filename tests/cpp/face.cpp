@@ -3,23 +3,14 @@
 
 #include <dtl.hpp>
 
+#include "thrown.hpp"
+
 #include <cstring>
 #include <numeric>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
-
-template <class F> static dtl_status_t thrown(F &&function)
-{
-    try {
-        function();
-    } catch (const dtl::error &failure) {
-        CHECK(std::strstr(failure.what(), dtl_status_name(failure.status())) != nullptr);
-        return failure.status();
-    }
-    return DTL_SUCCESS;
-}
 
 static void errors()
 {

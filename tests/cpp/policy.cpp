@@ -3,6 +3,8 @@
 
 #include <dtl.hpp>
 
+#include "thrown.hpp"
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -34,16 +36,6 @@ template <class F> static int special_from(F &&function)
         return caught.number;
     }
     return 0;
-}
-
-template <class F> static dtl_status_t thrown(F &&function)
-{
-    try {
-        function();
-    } catch (const dtl::error &failure) {
-        return failure.status();
-    }
-    return DTL_SUCCESS;
 }
 
 static std::vector<dtl_resource_t> numbers(uint64_t count)

@@ -4,26 +4,14 @@
 
 #include <dtl.hpp>
 
+#include "thrown.hpp"
+
 #include <array>
 #include <cstring>
 #include <numeric>
 #include <span>
 #include <string>
 #include <vector>
-
-template <class F> static dtl_status_t thrown(F &&function, const char *text = "")
-{
-    try {
-        function();
-    } catch (const dtl::error &failure) {
-        if (std::strstr(failure.what(), text) == nullptr) {
-            std::fprintf(stderr, "\"%s\" is not in \"%s\"\n", text, failure.what());
-            std::exit(1);
-        }
-        return failure.status();
-    }
-    return DTL_SUCCESS;
-}
 
 // What the header uses of std::mdspan, which the oldest compilers do not have.
 template <std::size_t... Sizes> class extents_of {

@@ -4,6 +4,8 @@
 
 #include <dtl.hpp>
 
+#include "thrown.hpp"
+
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -23,17 +25,6 @@ static_assert(!std::is_copy_constructible_v<dtl::window_lock> &&
 static_assert(std::is_trivially_copyable_v<dtl::window_ref<int>>);
 static_assert(!std::is_constructible_v<dtl::window<int>, dtl::comm_ref, vector<float> &>, "elements of another type");
 static_assert(!std::is_constructible_v<dtl::window<int>, dtl::comm_ref, const vector<int> &>, "nobody may write there");
-
-template <class F> static dtl_status_t thrown(F &&function)
-{
-    try {
-        function();
-    } catch (const dtl::error &failure) {
-        CHECK(std::strstr(failure.what(), dtl_status_name(failure.status())) != nullptr);
-        return failure.status();
-    }
-    return DTL_SUCCESS;
-}
 
 // For moves onto itself, which compilers warn of.
 template <class T> static T &itself(T &object) { return object; }
