@@ -46,7 +46,8 @@ endif()
 set(rust_examples "${CMAKE_CURRENT_BINARY_DIR}/cargo-rust")
 add_custom_target(build_tests_languages_rust
   COMMAND "${CMAKE_COMMAND}" -E env "DTL_LIB_DIR=${DTL_STAGE}/lib"
-          ${dtl_cargo} build --release ${dtl_cargo_flags} -p dtl-binding --examples --target-dir "${rust_examples}"
+          ${dtl_cargo} build --release ${dtl_cargo_flags} --manifest-path bindings/rust/Cargo.toml
+          -p dtl-binding --examples --target-dir "${rust_examples}"
   WORKING_DIRECTORY "${top}"
   COMMENT "cargo: examples of the Rust interface" VERBATIM)
 add_dependencies(build_tests_languages_rust dtl_shared_build)
