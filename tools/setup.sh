@@ -46,6 +46,8 @@ for pair in "${test_files[@]}"; do
     [ -e "${pair%%:*}" ] || missing+=("${pair#*:}")
 done
 [ "$1" != test ] || ldconfig -p | grep -q 'libOpenCL\.so\.1 ' || missing+=(ocl-icd-libopencl1)
+# bindgen reads the headers with it. Its file is in a folder of its version, unless the linker knows it.
+[ "$1" != test ] || ldconfig -p | grep -q 'libclang[-0-9]*\.so' || missing+=(libclang1)
 # Debian's python3 has venv, but no pip to put into an environment.
 [ "$1" != test ] || /usr/bin/python3 -c "import ensurepip" 2>/dev/null || missing+=(python3-venv)
 # A compiler without the C library's headers is of no use.
