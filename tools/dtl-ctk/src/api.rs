@@ -1,11 +1,11 @@
-//! Wrappers for communicators and requests: an error status becomes a failure, and a communicator
-//! is destroyed on drop.
+//! Communicators and requests of the tests: an error status becomes a failure.
 
 use crate::kit::calls::Backend;
-use crate::kit::outcome::{Called, Failure, call, name_of, output};
+use crate::kit::outcome::{Called, Failure, call, name_of};
 use dtl::tooling::launch;
+pub(crate) use dtl_binding::Comm;
+use dtl_binding::Open;
 use dtl_sys::*;
-use std::ffi::{CStr, CString};
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -43,78 +43,40 @@ fn own_device(place: Option<(i32, i32)>) {
 }
 
 /// Returns a job name for ranks that are threads of this process.
-pub(crate) fn own_job() -> CString {
-    CString::new(format!("dtl-ctk-{}", std::process::id())).unwrap_or_default()
+pub(crate) fn own_job() -> String {
+    format!("dtl-ctk-{}", std::process::id())
 }
 
-/// Communicator that is destroyed when dropped.
-pub(crate) struct Comm {
-    pub(crate) handle: dtl_comm_t,
+/// Opens a communicator of the kind `kind`. `place` contains the rank and the size; if it is `None`,
+/// the values set by the launcher are used.
+pub(crate) fn open(kind: &str, place: Option<(i32, i32)>, timeout_ns: u64) -> Called<Comm> {
+    let job = place.map(|_| own_job());
+    open_as(job.as_deref(), kind, place, timeout_ns)
 }
 
-impl Comm {
-    /// Opens a communicator of the kind `kind`. `place` contains the rank and the size; if it is
-    /// `None`, the values set by the launcher are used.
-    pub(crate) fn open(kind: &str, place: Option<(i32, i32)>, timeout_ns: u64) -> Called<Comm> {
-        let job = place.map(|_| own_job());
-        Comm::open_as(job.as_deref(), kind, place, timeout_ns)
+/// Opens a communicator under a job name; `None` selects the launcher's job.
+pub(crate) fn open_as(
+    job: Option<&str>,
+    kind: &str,
+    place: Option<(i32, i32)>,
+    timeout_ns: u64,
+) -> Called<Comm> {
+    if kind == "nccl" {
+        own_device(place);
     }
-
-    /// Opens a communicator under a job name; `None` selects the launcher's job.
-    pub(crate) fn open_as(
-        job: Option<&CStr>,
-        kind: &str,
-        place: Option<(i32, i32)>,
-        timeout_ns: u64,
-    ) -> Called<Comm> {
-        let (rank, size) = place.unwrap_or((0, 0));
-        if kind == "nccl" {
-            own_device(place);
-        }
-        let kind = CString::new(kind).unwrap_or_default();
-        let (kind, job) = (kind.as_ptr(), job.map_or(ptr::null(), CStr::as_ptr));
-        let desc = dtl_comm_desc_t { kind, rank, size, job, timeout_ns, ..DTL_COMM_DESC_INIT };
-        output!(DTL_COMM_NULL, dtl_comm_open(&raw const desc)).map(|handle| Comm { handle })
-    }
-
-    /// Creates all ranks of a communicator of kind "threads".
-    pub(crate) fn threads(ranks: u64, timeout_ns: u64) -> Called<Vec<Comm>> {
-        let mut handles = vec![DTL_COMM_NULL; ranks as usize];
-        call!(dtl_comm_threads(ranks as i32, timeout_ns, handles.as_mut_ptr()))?;
-        Ok(handles.into_iter().map(|handle| Comm { handle }).collect())
-    }
-
-    /// Returns the rank and the number of ranks.
-    pub(crate) fn place(&self) -> Called<(i32, i32)> {
-        let rank = output!(-1, dtl_comm_rank(self.handle))?;
-        Ok((rank, output!(-1, dtl_comm_size(self.handle))?))
-    }
-
-    pub(crate) fn dup(&self) -> Called<Comm> {
-        output!(DTL_COMM_NULL, dtl_comm_dup(self.handle)).map(|handle| Comm { handle })
-    }
-
-    /// Splits the communicator. Returns `None` if this rank is not a member of any new
-    /// communicator.
-    pub(crate) fn split(&self, color: i32, key: i32) -> Called<Option<Comm>> {
-        let color = if color < 0 { DTL_UNDEFINED } else { color };
-        let handle = output!(DTL_COMM_NULL, dtl_comm_split(self.handle, color, key))?;
-        Ok((handle != DTL_COMM_NULL).then_some(Comm { handle }))
-    }
-
-    /// Gathers two numbers from every rank. Returns them in rank order.
-    pub(crate) fn gather_all(&self, mine: [u64; 2], ranks: u64) -> Called<Vec<[u64; 2]>> {
-        let mut all = vec![[0; 2]; ranks as usize];
-        let (from, into) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
-        call!(dtl_comm_allgather(self.handle, from, 2, into, DTL_DTYPE_UINT64))?;
-        Ok(all)
-    }
+    Comm::open(&Open { kind, place, job, timeout_ns, ..Open::default() })
 }
 
-impl Drop for Comm {
-    fn drop(&mut self) {
-        let _ = dtl_comm_destroy(self.handle);
-    }
+/// Converts the color of a case: a negative one makes this rank a member of no new communicator.
+pub(crate) fn color_of(color: i32) -> Option<i32> {
+    (color >= 0).then_some(color)
+}
+
+/// Gathers two numbers from every rank. Returns them in rank order.
+pub(crate) fn gather_all(comm: &Comm, mine: [u64; 2], ranks: u64) -> Called<Vec<[u64; 2]>> {
+    let mut all = vec![[0; 2]; ranks as usize];
+    comm.allgather(&mine, all.as_flattened_mut())?;
+    Ok(all)
 }
 
 /// Checks that a call has returned the expected status.

@@ -54,7 +54,7 @@ impl CaseRun<'_> {
                 Err(_) => [0, 1],
                 Ok(hash) => [*hash, 0],
             };
-            let all = control.gather_all(mine, ranks)?;
+            let all = api::gather_all(&control, mine, ranks)?;
             outcome?;
             if all.iter().any(|[_, failed]| *failed != 0) {
                 return Ok(false);
@@ -90,14 +90,14 @@ impl CaseRun<'_> {
             Group::Dup => Some(self.comm.dup()?),
             Group::Split(places) => {
                 let (color, key) = places.get(self.rank as usize).copied().unwrap_or((-1, 0));
-                match self.comm.split(color, key)? {
+                match self.comm.split(api::color_of(color), key)? {
                     None => return Ok(0),
                     made => made,
                 }
             }
         };
         let Some(place) = case.place(self.rank) else { return Ok(0) };
-        let comm = own.as_ref().unwrap_or(&self.comm).handle;
+        let comm = own.as_ref().unwrap_or(&self.comm).raw();
         let view = |(step, number): (_, u64)| View {
             step,
             place,

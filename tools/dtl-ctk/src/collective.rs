@@ -2,7 +2,7 @@
 //! ring.
 
 use crate::case::{Op, Step};
-use crate::kit::outcome::{Called, Failure, Refused, call};
+use crate::kit::outcome::{Called, Error, Failure, call};
 use crate::plan::Plan;
 use crate::user;
 use dtl_sys::*;
@@ -162,7 +162,7 @@ pub(crate) fn shift(comm: dtl_comm_t, step: &Step, plan: &mut Plan) -> Result<()
         ));
         (ended, receives)
     };
-    ended.map_err(|refused| Refused { call: step.op.name(), ..refused })?;
+    ended.map_err(|refused| Error { call: step.op.name(), ..refused })?;
     expect_info(&info, source, tag, expected * step.ty.size as u64)
 }
 

@@ -6,7 +6,7 @@ use crate::api::{self, Comm};
 use crate::case_run::CaseRun;
 use crate::kit::calls::Backend;
 use crate::kit::catalog::{self, Body, Need, Test};
-use crate::kit::outcome::{Failure, Outcome, Refused, Stop, errln, name_of, outln, skip};
+use crate::kit::outcome::{Error, Failure, Outcome, Stop, errln, outln, skip};
 use crate::kit::rank::{IN_THREADS, Rank};
 use crate::kit::slot_comm::{Place, SlotComm};
 use crate::kit::subject::Subject;
@@ -20,7 +20,7 @@ use crate::tests::module;
 use crate::user;
 use dtl::tooling::launch;
 use dtl_sys::*;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::process::ExitCode;
@@ -48,7 +48,7 @@ fn finalize() -> dtl_status_t {
 
 /// Opens a communicator on this rank, or on all ranks that are threads of this process, and calls
 /// `go` for each rank. Returns the first error, or true if `go` returned true for all ranks.
-pub(crate) fn on_ranks<E: Send + From<Refused> + From<Stop>>(
+pub(crate) fn on_ranks<E: Send + From<Error> + From<Stop>>(
     run: &Run,
     kind: &str,
     threads: u64,
@@ -56,15 +56,15 @@ pub(crate) fn on_ranks<E: Send + From<Refused> + From<Stop>>(
 ) -> Result<bool, E> {
     let limit = run.comm_limit_ns();
     if threads == 0 {
-        let comm = Comm::open(kind, None, limit)?;
-        return go(comm.place()?.0, comm);
+        let comm = api::open(kind, None, limit)?;
+        return go(comm.rank()?, comm);
     }
-    let all = if kind == "threads" { Comm::threads(threads, limit)? } else { Vec::new() };
+    let all = if kind == "threads" { Comm::threads(threads as i32, limit)? } else { Vec::new() };
     let opened: Vec<_> = all.into_iter().map(|comm| Mutex::new(Some(comm))).collect();
     on_threads(run, threads, |rank| {
         let place = (kind != "self").then_some((rank, threads as i32));
         let opened = opened.get(rank as usize).and_then(|comm| comm.lock().ok()?.take());
-        go(rank, opened.map_or_else(|| Comm::open(kind, place, limit), Ok)?)
+        go(rank, opened.map_or_else(|| api::open(kind, place, limit), Ok)?)
     })
 }
 
@@ -115,7 +115,7 @@ fn all_cases(run: &Run) -> Result<bool, Failure> {
     register(kind, run.ranks())?;
     let threads = if is_threaded(kind) { run.ranks() } else { 0 };
     on_ranks(run, kind, threads, |_, comm| {
-        let (rank, ranks) = comm.place()?;
+        let (rank, ranks) = (comm.rank()?, comm.size()?);
         let report = run.worker.report.as_ref();
         let progress = report.and_then(|path| OpenOptions::new().write(true).open(path).ok());
         let cuts = api::cuts(kind, run.no_time_limit);
@@ -145,7 +145,7 @@ fn one(rank: &CaseRun) -> bool {
 
 /// Registers this program's backend for communicators of kind `kind` with `ranks` ranks. Does
 /// nothing for kinds that this program does not implement.
-fn register(kind: &str, ranks: u64) -> Result<Option<Backend>, Refused> {
+fn register(kind: &str, ranks: u64) -> Result<Option<Backend>, Error> {
     match kind {
         "sample" => Parts::for_ranks(ranks).register("sample", 0).map(Some),
         "minimal" | "faulty" => minimal::register(kind, ranks).map(|()| None),
@@ -197,8 +197,8 @@ impl From<Stop> for Halt {
     }
 }
 
-impl From<Refused> for Halt {
-    fn from(refused: Refused) -> Halt {
+impl From<Error> for Halt {
+    fn from(refused: Error) -> Halt {
         Halt::Broken(refused.to_string())
     }
 }
@@ -242,9 +242,7 @@ fn tests(run: &Run) -> ExitCode {
 
 /// Returns the backend that the command line names. Registers or loads it if necessary.
 pub(crate) fn backend(run: &Run) -> Result<Backend, Halt> {
-    let said = |Refused { text, status, .. }: Refused| {
-        Halt::Unable(format!("{text} ({})", name_of(status)))
-    };
+    let said = |Error { text, status, .. }: Error| Halt::Unable(format!("{text} ({status})"));
     if let Some(path) = &run.plugin {
         return vtables::load(path).map_err(said);
     }
@@ -283,7 +281,7 @@ pub(crate) fn place() -> Place {
     let launch = launch::from_environment().ok().flatten();
     let (rank, size, job) =
         launch.map_or((-1, -1, String::new()), |one| (one.rank, one.size, one.job));
-    Place { rank, size, job: CString::new(job).unwrap_or_default() }
+    Place { rank, size, job }
 }
 
 fn time(run: &Run) -> Result<(), Halt> {
@@ -503,7 +501,7 @@ pub(crate) fn launched(
 fn together(run: &Run, tests: &[&'static Test], on_result: OnResult) -> Result<(), Halt> {
     user::make()?;
     let kind = kind(run)?;
-    let comm = Comm::open(&kind, None, run.comm_limit_ns())?;
+    let comm = api::open(&kind, None, run.comm_limit_ns())?;
     let world = Rank::of(comm, &kind, run.call_ns(), run.no_time_limit)?;
     let control = world.dup()?;
     for test in tests.iter().filter(|test| matches!(test.body, Body::Ranks(_))) {
@@ -513,7 +511,7 @@ fn together(run: &Run, tests: &[&'static Test], on_result: OnResult) -> Result<(
         if let (Err(Stop::Failed(text)), true) = (&outcome, world.rank != 0) {
             errln!("dtl-ctk: rank {}: {}: {text}", world.rank, test.name);
         }
-        let all = control.comm.gather_all([u64::from(failed), 0], world.size as u64);
+        let all = api::gather_all(&control.comm, [u64::from(failed), 0], world.size as u64);
         let all = all.map_err(|refused| Halt::Broken(format!("{}: {refused}", test.name)))?;
         if let (Some(other), false) = (all.iter().position(|[failed, _]| *failed != 0), failed) {
             let text = format!("it failed on rank {other}: see its standard error");

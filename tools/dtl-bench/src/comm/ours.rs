@@ -1,18 +1,17 @@
 //! Implementation of [`Endpoint`] with a communicator of the library.
 
 use super::endpoint::{ELEMENT, Endpoint};
-use crate::library::{call, text_of};
+use crate::library::call;
 use crate::out::Outcome;
+use dtl_binding::{Comm, Error, MAX, Open, field, text_of};
 use dtl_sys::*;
-use std::ffi::CString;
 use std::ptr;
 
 const TAG: i32 = 1;
 
-/// One rank of a communicator of the library. Dropping it destroys the communicator handle of this
-/// rank.
+/// One rank of a communicator of the library.
 pub(crate) struct Ours {
-    comm: dtl_comm_t,
+    comm: Comm,
     name: &'static str,
     started: Vec<dtl_request_t>,
     pub(crate) rank: i32,
@@ -26,24 +25,19 @@ pub(crate) struct Ours {
 impl Ours {
     /// Creates a communicator of the kind `kind`, with rank and size from the launcher.
     pub(crate) fn open(kind: &str) -> Outcome<Ours> {
-        let name = CString::new(kind).map_err(|error| format!("--kind: {error}"))?;
-        let desc = dtl_comm_desc_t { kind: name.as_ptr(), ..DTL_COMM_DESC_INIT };
-        let mut comm = DTL_COMM_NULL;
-        call!(dtl_comm_open(&raw const desc, &raw mut comm))?;
-        Ours::of(comm)
+        Comm::open(&Open { kind, ..Open::default() }).and_then(Ours::of).map_err(told)
     }
 
     /// Creates all ranks of a communicator of kind "threads".
     pub(crate) fn threads(ranks: i32) -> Outcome<Vec<Ours>> {
-        let mut handles = vec![DTL_COMM_NULL; ranks as usize];
-        call!(dtl_comm_threads(ranks, DTL_TIMEOUT_INFINITE, handles.as_mut_ptr()))?;
-        handles.into_iter().map(Ours::of).collect()
+        let all = Comm::threads(ranks, DTL_TIMEOUT_INFINITE);
+        all.and_then(|all| all.into_iter().map(Ours::of).collect()).map_err(told)
     }
 
-    fn of(comm: dtl_comm_t) -> Outcome<Ours> {
-        let mut info = DTL_COMM_INFO_INIT;
-        call!(dtl_comm_info(comm, &raw mut info))?;
-        let (kind, transport) = (text_of(info.kind), text_of(info.transport.as_ptr()));
+    fn of(comm: Comm) -> dtl_binding::Result<Ours> {
+        let info = comm.info()?;
+        // SAFETY: the kind is a string that lives until the library is finalized.
+        let (kind, transport) = (unsafe { text_of(info.kind) }, field(&info.transport));
         let (rank, size) = (info.rank, info.size);
         Ok(Ours { comm, name: "dtl", started: Vec::new(), rank, size, kind, transport })
     }
@@ -73,8 +67,7 @@ impl Ours {
     /// Returns, on rank 0, the largest value of `mine` on all ranks.
     pub(crate) fn largest(&self, mine: f64) -> Outcome<f64> {
         let mut largest = 0.0_f64;
-        let (from, into) = ((&raw const mine).cast(), (&raw mut largest).cast());
-        call!(dtl_comm_reduce(self.comm, from, into, 1, DTL_DTYPE_FLOAT64, DTL_OP_MAX, 0))?;
+        self.comm.reduce(&mine, &mut largest, MAX, 0).map_err(told)?;
         Ok(largest)
     }
 
@@ -84,16 +77,13 @@ impl Ours {
         mut words: [u64; N],
         root: i32,
     ) -> Outcome<[u64; N]> {
-        let at = words.as_mut_ptr().cast();
-        call!(dtl_comm_bcast(self.comm, at, N as u64, DTL_DTYPE_UINT64, root))?;
+        self.comm.bcast(&mut words, root).map_err(told)?;
         Ok(words)
     }
 }
 
-impl Drop for Ours {
-    fn drop(&mut self) {
-        let _ = dtl_comm_destroy(self.comm);
-    }
+fn told(error: Error) -> String {
+    error.to_string()
 }
 
 impl Endpoint for Ours {
@@ -104,20 +94,36 @@ impl Endpoint for Ours {
     #[inline]
     fn send(&mut self, data: &[u8], to: i32) -> Outcome {
         let (at, bytes) = (data.as_ptr().cast(), data.len() as u64);
-        call!(dtl_comm_send(self.comm, at, bytes, DTL_DTYPE_UINT8, to, TAG))
+        call!(dtl_comm_send(self.comm.raw(), at, bytes, DTL_DTYPE_UINT8, to, TAG))
     }
 
     #[inline]
     fn receive(&mut self, into: &mut [u8], from: i32) -> Outcome {
         let (at, bytes) = (into.as_mut_ptr().cast(), into.len() as u64);
-        call!(dtl_comm_recv(self.comm, at, bytes, DTL_DTYPE_UINT8, from, TAG, ptr::null_mut()))
+        call!(dtl_comm_recv(
+            self.comm.raw(),
+            at,
+            bytes,
+            DTL_DTYPE_UINT8,
+            from,
+            TAG,
+            ptr::null_mut()
+        ))
     }
 
     #[inline]
     fn start_send(&mut self, data: &[u8], to: i32) -> Outcome {
         let (at, bytes) = (data.as_ptr().cast(), data.len() as u64);
         let mut request = DTL_REQUEST_NULL;
-        call!(dtl_comm_isend(self.comm, at, bytes, DTL_DTYPE_UINT8, to, TAG, &raw mut request))?;
+        call!(dtl_comm_isend(
+            self.comm.raw(),
+            at,
+            bytes,
+            DTL_DTYPE_UINT8,
+            to,
+            TAG,
+            &raw mut request
+        ))?;
         self.started.push(request);
         Ok(())
     }
@@ -126,7 +132,15 @@ impl Endpoint for Ours {
     fn start_receive(&mut self, into: &mut [u8], from: i32) -> Outcome {
         let (at, bytes) = (into.as_mut_ptr().cast(), into.len() as u64);
         let mut request = DTL_REQUEST_NULL;
-        call!(dtl_comm_irecv(self.comm, at, bytes, DTL_DTYPE_UINT8, from, TAG, &raw mut request))?;
+        call!(dtl_comm_irecv(
+            self.comm.raw(),
+            at,
+            bytes,
+            DTL_DTYPE_UINT8,
+            from,
+            TAG,
+            &raw mut request
+        ))?;
         self.started.push(request);
         Ok(())
     }
@@ -141,38 +155,38 @@ impl Endpoint for Ours {
 
     #[inline]
     fn barrier(&mut self) -> Outcome {
-        call!(dtl_comm_barrier(self.comm))
+        call!(dtl_comm_barrier(self.comm.raw()))
     }
 
     #[inline]
     fn bcast(&mut self, data: &mut [u8]) -> Outcome {
         let (at, bytes) = (data.as_mut_ptr().cast(), data.len() as u64);
-        call!(dtl_comm_bcast(self.comm, at, bytes, DTL_DTYPE_UINT8, 0))
+        call!(dtl_comm_bcast(self.comm.raw(), at, bytes, DTL_DTYPE_UINT8, 0))
     }
 
     #[inline]
     fn reduce(&mut self, data: &[u8], into: &mut [u8]) -> Outcome {
         let (from, into, count) =
             (data.as_ptr().cast(), into.as_mut_ptr().cast(), (data.len() / ELEMENT) as u64);
-        call!(dtl_comm_reduce(self.comm, from, into, count, DTL_DTYPE_FLOAT32, DTL_OP_SUM, 0))
+        call!(dtl_comm_reduce(self.comm.raw(), from, into, count, DTL_DTYPE_FLOAT32, DTL_OP_SUM, 0))
     }
 
     #[inline]
     fn allreduce(&mut self, data: &[u8], into: &mut [u8]) -> Outcome {
         let (from, into, count) =
             (data.as_ptr().cast(), into.as_mut_ptr().cast(), (data.len() / ELEMENT) as u64);
-        call!(dtl_comm_allreduce(self.comm, from, into, count, DTL_DTYPE_FLOAT32, DTL_OP_SUM))
+        call!(dtl_comm_allreduce(self.comm.raw(), from, into, count, DTL_DTYPE_FLOAT32, DTL_OP_SUM))
     }
 
     #[inline]
     fn allgather(&mut self, data: &[u8], into: &mut [u8]) -> Outcome {
         let (from, into) = (data.as_ptr().cast(), into.as_mut_ptr().cast());
-        call!(dtl_comm_allgather(self.comm, from, data.len() as u64, into, DTL_DTYPE_UINT8))
+        call!(dtl_comm_allgather(self.comm.raw(), from, data.len() as u64, into, DTL_DTYPE_UINT8))
     }
 
     #[inline]
     fn alltoall(&mut self, data: &[u8], into: &mut [u8], bytes: usize) -> Outcome {
         let (from, into) = (data.as_ptr().cast(), into.as_mut_ptr().cast());
-        call!(dtl_comm_alltoall(self.comm, from, bytes as u64, into, DTL_DTYPE_UINT8))
+        call!(dtl_comm_alltoall(self.comm.raw(), from, bytes as u64, into, DTL_DTYPE_UINT8))
     }
 }

@@ -260,7 +260,7 @@ pub(crate) fn slots_of_rank(comm: &SlotComm, row: Row) -> Outcome {
 
 /// Measures messages and an allreduce through the library.
 pub(crate) fn library_of_rank(world: &Rank, row: Row) -> Outcome {
-    let (comm, byte) = (world.comm.handle, DTL_DTYPE_BYTE);
+    let (comm, byte) = (world.comm.raw(), DTL_DTYPE_BYTE);
     let send = |bytes: &[u8], peer| {
         let (from, count) = (bytes.as_ptr().cast(), bytes.len() as u64);
         Ok(call!(dtl_comm_send(comm, from, count, byte, peer, 1))?)

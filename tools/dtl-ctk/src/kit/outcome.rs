@@ -1,8 +1,9 @@
 //! Outcomes of tests, calls and cases.
 
+use dtl_binding::Status;
+pub(crate) use dtl_binding::{Error, Result as Called};
 use dtl_sys::*;
-use std::ffi::{CStr, c_char};
-use std::fmt::{Arguments, Display, Formatter};
+use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 
@@ -15,17 +16,6 @@ pub(crate) enum Stop {
 
 /// Result of a test.
 pub(crate) type Outcome<T = ()> = Result<T, Stop>;
-
-/// Call that failed.
-#[derive(Debug)]
-pub(crate) struct Refused {
-    pub(crate) call: &'static str,
-    pub(crate) status: dtl_status_t,
-    pub(crate) text: String,
-}
-
-/// Result of a call.
-pub(crate) type Called<T = ()> = Result<T, Refused>;
 
 /// Reason why a random case failed.
 #[derive(Debug)]
@@ -46,20 +36,14 @@ impl Failure {
     }
 }
 
-impl Display for Refused {
-    fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
-        write!(f, "{}: {} ({})", self.call, self.text, name_of(self.status))
-    }
-}
-
-impl From<Refused> for Stop {
-    fn from(refused: Refused) -> Stop {
+impl From<Error> for Stop {
+    fn from(refused: Error) -> Stop {
         Stop::Failed(refused.to_string())
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
+impl From<Error> for Failure {
+    fn from(refused: Error) -> Failure {
         Failure { text: refused.to_string(), out_of_step: true }
     }
 }
@@ -80,12 +64,7 @@ impl From<Failure> for Stop {
 
 /// Returns the name of a status.
 pub(crate) fn name_of(status: dtl_status_t) -> String {
-    text_of(dtl_status_name(status))
-}
-
-fn text_of(text: *const c_char) -> String {
-    // SAFETY: the library's texts end with NUL and live at least until the next call.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    Status(status).name()
 }
 
 /// Prints a line to standard output; ignores a closed pipe.
@@ -172,14 +151,6 @@ macro_rules! skip {
 }
 pub(crate) use skip;
 
-/// Converts a status to a result with the library's error message.
-pub(crate) fn called(call: &'static str, status: dtl_status_t) -> Called {
-    if status == DTL_SUCCESS {
-        return Ok(());
-    }
-    Err(Refused { call, status, text: text_of(dtl_last_error()) })
-}
-
 /// Calls a function of the library.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
@@ -188,7 +159,7 @@ macro_rules! call {
         // with others is refused before they are used.
         #[allow(unused_unsafe, reason = "functions without pointers are safe")]
         let status = unsafe { $name($($argument),*) };
-        $crate::kit::outcome::called(stringify!($name), status)
+        dtl_binding::check(stringify!($name), status)
     }};
 }
 pub(crate) use call;
@@ -208,8 +179,8 @@ pub(crate) fn refused<T>(result: Called<T>, status: dtl_status_t, when: &str) ->
     let expected = name_of(status);
     match result {
         Err(refused) if refused.status == status => Ok(()),
-        Err(Refused { call, status, text }) => {
-            wrong!("{when}: {call} answered {}, expected {expected} ({text})", name_of(status))
+        Err(Error { call, status, text }) => {
+            wrong!("{when}: {call} answered {status}, expected {expected} ({text})")
         }
         Ok(_) => wrong!("{when}: the call succeeded, expected {expected}"),
     }

@@ -51,7 +51,7 @@ const BYTE: dtl_dtype_t = DTL_DTYPE_BYTE;
 
 impl Rank {
     pub(crate) fn of(comm: Comm, kind: &str, timeout_ns: u64, no_time_limit: bool) -> Called<Rank> {
-        let (rank, size) = comm.place()?;
+        let (rank, size) = (comm.rank()?, comm.size()?);
         Ok(Rank { comm, kind: kind.to_owned(), rank, size, timeout_ns, no_time_limit })
     }
 
@@ -79,17 +79,17 @@ impl Rank {
     }
 
     pub(crate) fn split(&self, color: i32, key: i32) -> Called<Option<Rank>> {
-        self.comm.split(color, key)?.map(|comm| self.with(comm)).transpose()
+        self.comm.split(api::color_of(color), key)?.map(|comm| self.with(comm)).transpose()
     }
 
     pub(crate) fn send(&self, bytes: &[u8], dest: i32, tag: i32) -> Called {
         let (from, count) = (bytes.as_ptr().cast(), bytes.len() as u64);
-        call!(dtl_comm_send(self.comm.handle, from, count, BYTE, dest, tag))
+        call!(dtl_comm_send(self.comm.raw(), from, count, BYTE, dest, tag))
     }
 
     pub(crate) fn ssend(&self, bytes: &[u8], dest: i32, tag: i32) -> Called {
         let (from, count) = (bytes.as_ptr().cast(), bytes.len() as u64);
-        call!(dtl_comm_ssend(self.comm.handle, from, count, BYTE, dest, tag))
+        call!(dtl_comm_ssend(self.comm.raw(), from, count, BYTE, dest, tag))
     }
 
     /// Receives into a buffer of `room` bytes, preset to 0xA5. Returns the whole buffer.
@@ -102,7 +102,7 @@ impl Rank {
     pub(crate) fn recv_any(&self, room: u64, source: i32, tag: i32) -> (Got, Called) {
         let (mut bytes, mut info) = (vec![0xA5; room as usize], api::no_info());
         let (into, told) = (bytes.as_mut_ptr().cast(), &raw mut info);
-        let status = call!(dtl_comm_recv(self.comm.handle, into, room, BYTE, source, tag, told));
+        let status = call!(dtl_comm_recv(self.comm.raw(), into, room, BYTE, source, tag, told));
         (Got { bytes, info }, status)
     }
 
@@ -114,20 +114,20 @@ impl Rank {
 
     pub(crate) fn isend(&self, bytes: Vec<u8>, dest: i32, tag: i32) -> Called<Flight> {
         let (from, count) = (bytes.as_ptr().cast(), bytes.len() as u64);
-        output!(DTL_REQUEST_NULL, dtl_comm_isend(self.comm.handle, from, count, BYTE, dest, tag))
+        output!(DTL_REQUEST_NULL, dtl_comm_isend(self.comm.raw(), from, count, BYTE, dest, tag))
             .map(|handle| Flight { handle, buffer: bytes })
     }
 
     pub(crate) fn issend(&self, bytes: Vec<u8>, dest: i32, tag: i32) -> Called<Flight> {
         let (from, count) = (bytes.as_ptr().cast(), bytes.len() as u64);
-        output!(DTL_REQUEST_NULL, dtl_comm_issend(self.comm.handle, from, count, BYTE, dest, tag))
+        output!(DTL_REQUEST_NULL, dtl_comm_issend(self.comm.raw(), from, count, BYTE, dest, tag))
             .map(|handle| Flight { handle, buffer: bytes })
     }
 
     pub(crate) fn irecv(&self, room: u64, source: i32, tag: i32) -> Called<Flight> {
         let mut buffer = vec![0xA5; room as usize];
         let into = buffer.as_mut_ptr().cast();
-        output!(DTL_REQUEST_NULL, dtl_comm_irecv(self.comm.handle, into, room, BYTE, source, tag))
+        output!(DTL_REQUEST_NULL, dtl_comm_irecv(self.comm.raw(), into, room, BYTE, source, tag))
             .map(|handle| Flight { handle, buffer })
     }
 
@@ -249,26 +249,26 @@ impl Rank {
     ) -> Called<Got> {
         let (mut into, mut info) = (vec![0xA5u8; room as usize], api::no_info());
         let (from, count) = (bytes.as_ptr().cast(), bytes.len() as u64);
-        let (comm, to, told) = (self.comm.handle, into.as_mut_ptr().cast(), &raw mut info);
+        let (comm, to, told) = (self.comm.raw(), into.as_mut_ptr().cast(), &raw mut info);
         call!(dtl_comm_sendrecv(comm, from, count, dest, tag, to, room, source, tag, BYTE, told))?;
         Ok(Got { bytes: into, info })
     }
 
     pub(crate) fn probe(&self, source: i32, tag: i32) -> Called<dtl_recv_info_t> {
-        output!(api::no_info(), dtl_comm_probe(self.comm.handle, source, tag))
+        output!(api::no_info(), dtl_comm_probe(self.comm.raw(), source, tag))
     }
 
     pub(crate) fn iprobe(&self, source: i32, tag: i32) -> Called<Option<dtl_recv_info_t>> {
         let mut found = -1;
         let out = &raw mut found;
-        let info = output!(api::no_info(), dtl_comm_iprobe(self.comm.handle, source, tag, out))?;
+        let info = output!(api::no_info(), dtl_comm_iprobe(self.comm.raw(), source, tag, out))?;
         Ok((found != 0).then_some(info))
     }
 
     pub(crate) fn mprobe(&self, source: i32, tag: i32) -> Called<(dtl_message_t, dtl_recv_info_t)> {
         let mut message = DTL_MESSAGE_NULL;
         let out = &raw mut message;
-        let info = output!(api::no_info(), dtl_comm_mprobe(self.comm.handle, source, tag, out))?;
+        let info = output!(api::no_info(), dtl_comm_mprobe(self.comm.raw(), source, tag, out))?;
         Ok((message, info))
     }
 
@@ -280,7 +280,7 @@ impl Rank {
     }
 
     pub(crate) fn barrier(&self) -> Called {
-        call!(dtl_comm_barrier(self.comm.handle))
+        call!(dtl_comm_barrier(self.comm.raw()))
     }
 
     /// Synchronizes all ranks with empty messages, so that the tests do not depend on the library's
@@ -295,11 +295,11 @@ impl Rank {
 
     pub(crate) fn info(&self) -> Called<dtl_comm_info_t> {
         let before = dtl_comm_info_t { rank: -1, size: -1, failed_count: -1, ..DTL_COMM_INFO_INIT };
-        output!(before, dtl_comm_info(self.comm.handle))
+        output!(before, dtl_comm_info(self.comm.raw()))
     }
 
     pub(crate) fn destroy(self) -> Called {
-        let handle = self.comm.handle;
+        let handle = self.comm.raw();
         std::mem::forget(self.comm);
         call!(dtl_comm_destroy(handle))
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Place {
     pub(crate) rank: i32,
     pub(crate) size: i32,
-    pub(crate) job: CString,
+    pub(crate) job: String,
 }
 
 pub(crate) struct SlotComm {
@@ -61,13 +61,14 @@ impl SlotComm {
     ) -> Outcome<SlotComm> {
         let Some(table) = vtables.tables.comm else { skip!("the backend has no comm table") };
         let Some(open) = table.open else { skip!("the comm table has no open") };
+        let job = CString::new(place.job.as_str()).unwrap_or_default();
         let args = dtl_comm_open_t {
             struct_size: size_of::<dtl_comm_open_t>() as u32,
             rank: place.rank,
             size: place.size,
             reserved: 0,
             flags: 0,
-            job: place.job.as_ptr(),
+            job: job.as_ptr(),
             timeout_ns: limit.as_nanos() as u64,
             config: ptr::null_mut(),
         };

@@ -104,9 +104,7 @@ fn random_messages(p: &Rank) -> Outcome {
             Ok(())
         })?;
         let over = u64::from(is_over(begin));
-        let all = p
-            .comm
-            .gather_all([over, 0], p.size as u64)
+        let all = crate::api::gather_all(&p.comm, [over, 0], p.size as u64)
             .map_err(|failure| crate::kit::outcome::Stop::Failed(failure.text))?;
         if all.first().is_some_and(|[over, _]| *over != 0) {
             return Ok(());

@@ -7,7 +7,7 @@
 
 use crate::kit::calls::Backend;
 use crate::kit::current_slot;
-use crate::kit::outcome::{Called, Outcome, Refused, name_of, wrong};
+use crate::kit::outcome::{Called, Error, Outcome, name_of, wrong};
 use dtl::tooling::plugins::{Observer, load_observed};
 use dtl_sys::*;
 use std::ffi::c_void;
@@ -116,9 +116,9 @@ pub(crate) fn load(path: &Path) -> Called<Backend> {
     current_slot::enter("");
     match loaded {
         Ok(id) => Ok(Backend { handle: dtl_backend_t { id } }),
-        Err(error) => Err(Refused {
+        Err(error) => Err(Error {
             call: "dtl_backend_load",
-            status: error.status(),
+            status: dtl_binding::Status(error.status()),
             text: error.text().to_owned(),
         }),
     }

@@ -40,7 +40,7 @@ impl<'a> Win<'a> {
     /// Creates a window over zeroed memory that this program allocates.
     pub(crate) fn given(rank: &'a Rank, size: u64) -> Called<Win<'a>> {
         let mut own = vec![0u8; size as usize].into_boxed_slice();
-        let (comm, base) = (rank.comm.handle, own.as_mut_ptr());
+        let (comm, base) = (rank.comm.raw(), own.as_mut_ptr());
         match output!(DTL_WIN_NULL, dtl_win_create(comm, base.cast::<c_void>(), size, 1)) {
             Ok(handle) => Ok(Win::of(rank, handle, base, size, Some(own))),
             Err(refused) => {
@@ -52,7 +52,7 @@ impl<'a> Win<'a> {
 
     /// Creates a window whose memory the library allocates.
     pub(crate) fn allocated(rank: &'a Rank, size: u64) -> Called<Win<'a>> {
-        let (comm, mut base) = (rank.comm.handle, ptr::null_mut());
+        let (comm, mut base) = (rank.comm.raw(), ptr::null_mut());
         let handle = output!(DTL_WIN_NULL, dtl_win_allocate(comm, size, 1, &raw mut base))?;
         Ok(Win::of(rank, handle, base.cast(), size, None))
     }

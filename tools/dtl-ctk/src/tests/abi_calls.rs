@@ -2,6 +2,7 @@
 //! every backend.
 
 use crate::kit::prelude::*;
+use dtl_binding::Status;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![
     Tables "abi.handles.":
@@ -87,7 +88,7 @@ fn info_sized(size: u32, status: i32) -> Outcome {
 
 fn unknown_backend_named() -> Outcome {
     let found = Backend::find("no-such-backend");
-    if let Err(Refused { status: DTL_ERROR_NOT_FOUND, text, .. }) = &found {
+    if let Err(Error { status: Status(DTL_ERROR_NOT_FOUND), text, .. }) = &found {
         ensure!(text.contains("host"), "the text does not list the known ones: {text}");
     }
     refused(found, DTL_ERROR_NOT_FOUND, "a name that is none")

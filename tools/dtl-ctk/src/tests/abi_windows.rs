@@ -2,7 +2,7 @@
 //! versions, invalid results, and the library's choice between these functions and its own
 //! message-based implementation. The tests use a single rank, which accesses only its own windows.
 
-use crate::api::Comm;
+use crate::api;
 use crate::kit::prelude::*;
 use crate::sample::{Parts, window, window_wrong};
 use crate::tests::abi::{named, registered};
@@ -65,7 +65,7 @@ const MESSAGES: &str = "messages, served by whoever waits in this process";
 /// rank, and runs the check on a window of 64 bytes.
 fn with_window(change: impl FnOnce(&mut Parts), check: impl FnOnce(&Win) -> Outcome) -> Outcome {
     registered(&Parts::with(change), |_| {
-        let comm = Comm::open("ctk.abi", Some((0, 1)), 10_000_000_000)?;
+        let comm = api::open("ctk.abi", Some((0, 1)), 10_000_000_000)?;
         let rank = Rank::of(comm, "ctk.abi", 10_000_000_000, false)?;
         let win = Win::given(&rank, 64)?;
         win.lock_all()?;
@@ -116,7 +116,7 @@ fn unknown_status_is_native_backend() -> Outcome {
 fn says_why<T>(result: Called<T>) -> Outcome {
     let Err(told) = result else { return refused(result, DTL_ERROR_BACKEND, "a slot that fails") };
     let is_told = told.status == DTL_ERROR_BACKEND && told.text.contains(window_wrong::TEXT);
-    check!(is_told, "{} ({}) does not have the slot's text", told.text, name_of(told.status))
+    check!(is_told, "{} ({}) does not have the slot's text", told.text, told.status)
 }
 
 fn operation_that_ends_badly_is_told() -> Outcome {

@@ -33,7 +33,7 @@ fn opened(p: &Rank, flags: u64, limit: Duration) -> Outcome<Rank> {
         ..DTL_COMM_DESC_INIT
     };
     let opened = output!(DTL_COMM_NULL, dtl_comm_open(&raw const desc));
-    accepted(p, opened.map(|handle| crate::api::Comm { handle }))
+    accepted(p, opened.map(crate::api::Comm::from_raw))
 }
 
 /// Defines an operation of a program that adds numbers of a type.
@@ -72,7 +72,7 @@ fn reduced(
 ) -> Called<Vec<u8>> {
     let mut result = vec![0_u8; values.len()];
     let count = (values.len() / element) as u64;
-    let (comm, from, into) = (p.comm.handle, values.as_ptr().cast(), result.as_mut_ptr().cast());
+    let (comm, from, into) = (p.comm.raw(), values.as_ptr().cast(), result.as_mut_ptr().cast());
     match which {
         Op::Allreduce => call!(dtl_comm_allreduce(comm, from, into, count, dtype, op)),
         Op::Reduce => call!(dtl_comm_reduce(comm, from, into, count, dtype, op, p.size - 1)),
@@ -146,7 +146,7 @@ fn refused_ones_are_right(p: &Rank) -> Outcome {
             let view = View { step: &step, place, ranks: size, key: number as u64 };
             let mut plan = view.plan();
             let expected = reference::expected(&view, &plan);
-            if let Some(request) = collective::call(p.comm.handle, &step, &mut plan)? {
+            if let Some(request) = collective::call(p.comm.raw(), &step, &mut plan)? {
                 call!(dtl_request_wait(request, p.timeout_ns, ptr::null_mut()))?;
             }
             let end = plan.recv.len().saturating_sub(GUARD);
@@ -161,11 +161,11 @@ fn refused_ones_are_right(p: &Rank) -> Outcome {
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Returns the failure of a call on which all ranks but the last wait for the last one.
-fn waited(other: &Rank) -> Outcome<Refused> {
+fn waited(other: &Rank) -> Outcome<Error> {
     let begin = Instant::now();
     let mut sum = 0_i64;
     let (one, into) = (1_i64, (&raw mut sum).cast());
-    let (comm, from) = (other.comm.handle, (&raw const one).cast());
+    let (comm, from) = (other.comm.raw(), (&raw const one).cast());
     let ended = call!(dtl_comm_allreduce(comm, from, into, 1, DTL_DTYPE_INT64, DTL_OP_SUM));
     let took = begin.elapsed();
     let Err(failure) = ended else {
@@ -208,7 +208,7 @@ fn closed_rank_ends_it(p: &Rank) -> Outcome {
         return p.meet(2);
     }
     let failure = waited(&other)?;
-    let known = [DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE].contains(&failure.status);
+    let known = [DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE].contains(&failure.status.0);
     ensure!(known, "expected DTL_ERROR_RANK_FAILURE or DTL_ERROR_TIMEOUT: {failure}");
     p.meet(2)?;
     Ok(other.destroy()?)

@@ -64,7 +64,7 @@ pub(crate) fn random<const OP: usize>(p: &Rank) -> Outcome {
 fn allreduce<T>(p: &Rank, values: &[T], dtype: i32, op: i32) -> Called<Vec<u64>> {
     let mut all = vec![0; values.len()];
     let (from, into) = (values.as_ptr().cast(), all.as_mut_ptr().cast());
-    call!(dtl_comm_allreduce(p.comm.handle, from, into, values.len() as u64, dtype, op))?;
+    call!(dtl_comm_allreduce(p.comm.raw(), from, into, values.len() as u64, dtype, op))?;
     Ok(all)
 }
 
@@ -99,7 +99,7 @@ fn barrier_holds_everybody(p: &Rank) -> Outcome {
 fn bcast(p: &Rank, root: i32, size: u64) -> Outcome {
     let should = message(root, 99, size, size);
     let mut bytes = if p.rank == root { should.clone() } else { vec![0xA5; size as usize] };
-    call!(dtl_comm_bcast(p.comm.handle, bytes.as_mut_ptr().cast(), size, DTL_DTYPE_BYTE, root))?;
+    call!(dtl_comm_bcast(p.comm.raw(), bytes.as_mut_ptr().cast(), size, DTL_DTYPE_BYTE, root))?;
     same!(&bytes, &should, "{size} bytes of root {root}: {}")
 }
 
@@ -138,7 +138,7 @@ fn allreduce_200_times(p: &Rank) -> Outcome {
 }
 
 fn allgather(p: &Rank, size: u64) -> Outcome {
-    let (comm, mine) = (p.comm.handle, message(p.rank, 50, size, size));
+    let (comm, mine) = (p.comm.raw(), message(p.rank, 50, size, size));
     let mut all = vec![0xA5u8; (size * p.size as u64) as usize];
     let (from, into) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
     call!(dtl_comm_allgather(comm, from, size, into, DTL_DTYPE_BYTE))?;
@@ -148,7 +148,7 @@ fn allgather(p: &Rank, size: u64) -> Outcome {
 
 fn alltoall(p: &Rank, size: u64) -> Outcome {
     let mine: Vec<u8> = (0..p.size).flat_map(|to| message(p.rank, to, size, size)).collect();
-    let (comm, mut all) = (p.comm.handle, vec![0xA5u8; mine.len()]);
+    let (comm, mut all) = (p.comm.raw(), vec![0xA5u8; mine.len()]);
     let (from, into) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
     call!(dtl_comm_alltoall(comm, from, size, into, DTL_DTYPE_BYTE))?;
     let should: Vec<u8> = (0..p.size).flat_map(|from| message(from, p.rank, size, size)).collect();
@@ -161,7 +161,7 @@ fn scan_in_rank_order(p: &Rank) -> Outcome {
             (0..count).map(|index| (p.rank as u64 + 1) << (index % 30)).collect();
         let mut sums = vec![0u64; count as usize];
         let (from, into) = (values.as_ptr().cast(), sums.as_mut_ptr().cast());
-        call!(dtl_comm_scan(p.comm.handle, from, into, count, DTL_DTYPE_UINT64, DTL_OP_SUM))?;
+        call!(dtl_comm_scan(p.comm.raw(), from, into, count, DTL_DTYPE_UINT64, DTL_OP_SUM))?;
         let ranks: u64 = (1..=p.rank as u64 + 1).sum();
         let wrong = (0..count).find(|index| sums[*index as usize] != ranks << (index % 30));
         ensure!(wrong.is_none(), "sum {wrong:?} is not that of ranks 0 to {}", p.rank);
@@ -183,7 +183,7 @@ fn start(p: &Rank, number: u64, count: usize) -> Called<Started> {
         Started { handle: DTL_REQUEST_NULL, _values: values, sums: vec![0; count], number };
     let (from, into) = (started._values.as_ptr().cast(), started.sums.as_mut_ptr().cast());
     let (size, out) = (count as u64, &raw mut started.handle);
-    call!(dtl_comm_iallreduce(p.comm.handle, from, into, size, DTL_DTYPE_UINT64, DTL_OP_SUM, out))?;
+    call!(dtl_comm_iallreduce(p.comm.raw(), from, into, size, DTL_DTYPE_UINT64, DTL_OP_SUM, out))?;
     Ok(started)
 }
 
@@ -269,7 +269,7 @@ fn reduce_scatter(p: &Rank, counts: &[u64], in_place: bool) -> Outcome {
     } else {
         (all.as_ptr().cast(), part.as_mut_ptr())
     };
-    let (comm, into, counts) = (p.comm.handle, into.cast(), counts.as_ptr());
+    let (comm, into, counts) = (p.comm.raw(), into.cast(), counts.as_ptr());
     call!(dtl_comm_reduce_scatter(comm, from, into, counts, DTL_DTYPE_UINT64, DTL_OP_SUM))?;
     let sums = if in_place { &all[..own as usize] } else { &part[..] };
     let wrong = sums.iter().zip(first..).find(|(sum, at)| **sum != ranks(p) * (at + 3));

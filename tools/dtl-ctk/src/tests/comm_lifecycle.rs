@@ -2,6 +2,7 @@
 
 use crate::kit::prelude::*;
 use crate::tests::p2p::{exchange, ring};
+use dtl_binding::Status;
 use std::ffi::CStr;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![
@@ -172,7 +173,7 @@ fn pending_receive_ends(p: &Rank) -> Outcome {
     let flight = dup.irecv(1000, p.previous(), 9)?;
     dup.destroy()?;
     match p.end(flight, p.timeout_ns).1 {
-        Err(Refused { status: DTL_ERROR_INVALID_HANDLE | DTL_ERROR_CANCELED, .. }) => {
+        Err(Error { status: Status(DTL_ERROR_INVALID_HANDLE | DTL_ERROR_CANCELED), .. }) => {
             ring(p, 100, 1)
         }
         Err(refused) => Err(refused.into()),
@@ -205,7 +206,7 @@ fn sent_then_closed(p: &Rank, size: u64) -> Outcome {
 
 fn stale_handle_refused(p: &Rank) -> Outcome {
     let dup = p.dup()?;
-    let handle = dup.comm.handle;
+    let handle = dup.comm.raw();
     exchange(&dup, 7, 10, 1)?;
     dup.destroy()?;
     let mut rank = -1;

@@ -2,7 +2,7 @@
 //! is missing, and of files left in shared folders. `comm_lifecycle` tests the first communicator
 //! of a job, and `lifecycle` tests warnings and open files.
 
-use crate::api::Comm;
+use crate::api;
 use crate::kit::prelude::*;
 use crate::tests::lifecycle::{accepted, job, on_its_own};
 use crate::tests::p2p::ring;
@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
 /// Skips the test if the ranks are threads of one process.
 fn again(p: &Rank) -> Outcome<Rank> {
     on_its_own(p)?;
-    let other = accepted(p, Comm::open(&p.kind, None, p.timeout_ns))?;
+    let other = accepted(p, api::open(&p.kind, None, p.timeout_ns))?;
     let ((rank, size), (to, of)) = ((p.rank, p.size), (other.rank, other.size));
     let same = (rank, size) == (to, of);
     ensure!(same, "rank {rank} of {size} is rank {to} of {of} in the next");
@@ -74,7 +74,7 @@ fn missing(p: &Rank, limit: Duration) -> Outcome<(String, Duration)> {
     }
     let (job, place) = (job(p)?, (p.rank, p.size + 1));
     let begin = Instant::now();
-    let opened = Comm::open_as(Some(&job), &p.kind, Some(place), limit.as_nanos() as u64);
+    let opened = api::open_as(Some(&job), &p.kind, Some(place), limit.as_nanos() as u64);
     let took = begin.elapsed();
     match opened {
         // The ranks are the launcher's, and a description that says otherwise is refused.
@@ -97,7 +97,7 @@ fn missing(p: &Rank, limit: Duration) -> Outcome<(String, Duration)> {
 
 /// Returns the number of ranks on which a condition holds.
 pub(crate) fn ranks_with(p: &Rank, is_so: bool) -> Outcome<usize> {
-    let all = p.comm.gather_all([u64::from(is_so), 0], p.size as u64)?;
+    let all = api::gather_all(&p.comm, [u64::from(is_so), 0], p.size as u64)?;
     Ok(all.iter().filter(|[is_so, _]| *is_so != 0).count())
 }
 

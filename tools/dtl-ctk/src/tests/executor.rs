@@ -73,7 +73,8 @@ fn run_from_threads_at_once(s: &Subject) -> Outcome {
 
 fn run_nested(s: &Subject) -> Outcome {
     let (executor, inner) = (kept(executor(s)?), Job::new(|| 0));
-    let outer = Job::new(move || executor.run(inner).map_or_else(|refused| refused.status, |()| 0));
+    let outer =
+        Job::new(move || executor.run(inner).map_or_else(|refused| refused.status.0, |()| 0));
     executor.run(outer)?;
     let (outer, inner) = (outer.runs(), inner.runs());
     check!((outer, inner) == (1, 1), "outer {outer} times, inner {inner} times")
@@ -237,7 +238,7 @@ fn for_nested(s: &Subject) -> Outcome {
     let (executor, count) = (kept(executor(s)?), counter());
     executor.each(0, 20, 1, move |from, to| {
         let failed = (from..to).find_map(|_| executor.each(0, 100, 10, adding(count, 0)).err());
-        failed.map_or(0, |refused| refused.status)
+        failed.map_or(0, |refused| refused.status.0)
     })?;
     let count = count.load(Ordering::SeqCst);
     check!(count == 2000, "20 times 100 iterations are {count}")

@@ -1,12 +1,12 @@
 //! Tests of the availability query of a backend, and of the destruction of streams, events and
 //! communicators. The library can report failures of that destruction only in the log.
 
-use crate::api::Comm;
+use crate::api::{self, Comm};
 use crate::kit::prelude::*;
 use crate::kit::rank::IN_THREADS;
 use crate::tests::comm_open::ranks_with;
 use crate::tests::p2p::ring;
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![
     Backend "device.available.":
@@ -101,7 +101,7 @@ fn new_one_knows_no_old_record(s: &Subject) -> Outcome {
 }
 
 /// Returns a job name that no other job on this node uses. All ranks get the same name.
-pub(crate) fn job(p: &Rank) -> Outcome<CString> {
+pub(crate) fn job(p: &Rank) -> Outcome<String> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut bytes = format!("dtl-ctk-{:010}-{number:010}", std::process::id()).into_bytes();
@@ -110,7 +110,7 @@ pub(crate) fn job(p: &Rank) -> Outcome<CString> {
     } else {
         bytes = p.recv(bytes.len() as u64, 0, 8)?.bytes;
     }
-    CString::new(bytes).or_else(|error| wrong!("the job's name: {error}"))
+    String::from_utf8(bytes).or_else(|error| wrong!("the job's name: {error}"))
 }
 
 /// Opens another communicator of the same kind, in a job with a new name, so that it has its own
@@ -121,7 +121,7 @@ fn another(p: &Rank) -> Outcome<Rank> {
     let opened = std::thread::scope(|scope| {
         let limit = crate::api::limit_of(p.timeout_ns, p.no_time_limit);
         let job = &job;
-        let opening = scope.spawn(move || Comm::open_as(Some(job), &p.kind, None, limit));
+        let opening = scope.spawn(move || api::open_as(Some(job), &p.kind, None, limit));
         // Others may still wait for what this rank has sent on the first one.
         while !opening.is_finished() {
             p.iprobe(p.previous(), 9)?;

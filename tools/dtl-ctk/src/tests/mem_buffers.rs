@@ -29,11 +29,11 @@ impl Drop for Registered<'_> {
 }
 
 fn register(rank: &Rank, first: *mut c_void, size: usize) -> Called {
-    call!(dtl_comm_register(rank.comm.handle, first, size as u64))
+    call!(dtl_comm_register(rank.comm.raw(), first, size as u64))
 }
 
 fn deregister(rank: &Rank, first: *mut c_void) -> Called {
-    call!(dtl_comm_deregister(rank.comm.handle, first))
+    call!(dtl_comm_deregister(rank.comm.raw(), first))
 }
 
 impl<'a> Registered<'a> {
@@ -70,7 +70,7 @@ impl<'a> Registered<'a> {
 
 /// Sends from one buffer to the next rank and receives into another one from the previous rank.
 fn passed(p: &Rank, from: *const c_void, into: *mut c_void, size: usize) -> Called {
-    let (comm, count, next, previous) = (p.comm.handle, size as u64, p.next(), p.previous());
+    let (comm, count, next, previous) = (p.comm.raw(), size as u64, p.next(), p.previous());
     let none = ptr::null_mut();
     let byte = DTL_DTYPE_BYTE;
     call!(dtl_comm_sendrecv(comm, from, count, next, 5, into, count, previous, 5, byte, none))
@@ -107,7 +107,7 @@ fn buffers_take_part_in_messages(p: &Rank) -> Outcome {
 
 fn buffers_take_part_in_collectives(p: &Rank) -> Outcome {
     let (mut out, mut into) = (Registered::new(p)?, Registered::new(p)?);
-    let (comm, ranks) = (p.comm.handle, p.size as usize);
+    let (comm, ranks) = (p.comm.raw(), p.size as usize);
     for (count, at, number) in [(1_usize, 8, 1_u64), (100, 64, 2), (9000 / ranks, 4096, 3)] {
         let (size, words) = (count * 8, count as u64);
         let values = |rank: u64| -> Vec<u8> {
@@ -139,7 +139,7 @@ fn buffers_take_part_in_collectives(p: &Rank) -> Outcome {
 fn buffers_take_part_in_windows(p: &Rank) -> Outcome {
     let (mut out, mut exposed) = (Registered::new(p)?, Registered::new(p)?);
     let (base, none) = (exposed.at(0), DTL_WIN_NULL);
-    let win = output!(none, dtl_win_create(p.comm.handle, base, BUFFER as u64, 1))?;
+    let win = output!(none, dtl_win_create(p.comm.raw(), base, BUFFER as u64, 1))?;
     for ((size, at), number) in MESSAGES.into_iter().zip(1..) {
         let sent = message(p.rank, p.next(), number, size as u64);
         out.set(at, &sent);

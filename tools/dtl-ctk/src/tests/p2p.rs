@@ -250,7 +250,7 @@ fn truncation_reported(p: &Rank, sizes: &[(u64, u64)]) -> Outcome {
     for &(size, room) in sizes {
         let send = p.start(size, size, 1)?;
         let (mut buffer, source) = (vec![0xA5u8; 200], p.previous());
-        let (comm, into) = (p.comm.handle, buffer.as_mut_ptr().cast());
+        let (comm, into) = (p.comm.raw(), buffer.as_mut_ptr().cast());
         let status = output!(
             crate::api::no_info(),
             dtl_comm_recv(comm, into, room, DTL_DTYPE_BYTE, source, 1)

@@ -211,7 +211,7 @@ fn callback_may_use_memory(s: &Subject) -> Outcome {
     stream.callback(Job::new(move || {
         match backend.alloc(kind.word, 1000, 0).and_then(|block| block.free()) {
             Ok(()) => 0,
-            Err(refused) => refused.status,
+            Err(refused) => refused.status.0,
         }
     }))?;
     Ok(stream.synchronize()?)

@@ -156,7 +156,7 @@ fn wait_event_carries_the_failure(s: &Subject) -> Outcome {
     let ((one, _kernel), other) = (failed(s)?, stream(s)?);
     let event = Event::on(s.backend, &one)?;
     let status = match other.wait_event(&event).and_then(|()| other.synchronize()) {
-        Err(refused) => refused.status,
+        Err(refused) => refused.status.0,
         Ok(()) => DTL_SUCCESS,
     };
     let _ = one.synchronize();

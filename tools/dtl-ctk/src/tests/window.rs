@@ -23,14 +23,14 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
 
 fn counters_are_exact(p: &Rank) -> Outcome {
     let (mut win, mut base) = (DTL_WIN_NULL, ptr::null_mut());
-    call!(dtl_win_allocate(p.comm.handle, 16, 4, &raw mut base, &raw mut win))?;
+    call!(dtl_win_allocate(p.comm.raw(), 16, 4, &raw mut base, &raw mut win))?;
     count_up(p, win)
 }
 
 fn counters_in_memory_of_the_program(p: &Rank) -> Outcome {
     let mut memory = Box::new([0_u64; 2]);
     let mut win = DTL_WIN_NULL;
-    call!(dtl_win_create(p.comm.handle, ptr::from_mut(&mut *memory).cast(), 16, 4, &raw mut win))?;
+    call!(dtl_win_create(p.comm.raw(), ptr::from_mut(&mut *memory).cast(), 16, 4, &raw mut win))?;
     count_up(p, win).inspect_err(|_| std::mem::forget(memory))
 }
 
@@ -40,7 +40,7 @@ fn count_up(p: &Rank, win: dtl_win_t) -> Outcome {
     let all = EACH * p.size as u64;
     let mut seen = vec![0_u8; all as usize * 2];
     let target = p.size - 1;
-    called("dtl_win_lock_all", dtl_win_lock_all(win))?;
+    call!(dtl_win_lock_all(win))?;
     let mut last = [-1_i64; 2];
     for _ in 0..EACH {
         let (one, mut small, mut large) = (1_u64, 0_i32, 0_i64);
@@ -48,7 +48,7 @@ fn count_up(p: &Rank, win: dtl_win_t) -> Outcome {
         let (int, long, sum) = (DTL_DTYPE_INT32, DTL_DTYPE_INT64, DTL_OP_SUM);
         call!(dtl_win_fetch_op(win, from, ptr::from_mut(&mut small).cast(), int, target, 1, sum))?;
         call!(dtl_win_fetch_op(win, from, ptr::from_mut(&mut large).cast(), long, target, 2, sum))?;
-        called("dtl_win_flush", dtl_win_flush(win, target))?;
+        call!(dtl_win_flush(win, target))?;
         for (which, value) in [i64::from(small), large].into_iter().enumerate() {
             let in_range = value > last[which] && (value as u64) < all;
             ensure!(in_range, "fetched {value} after {}; {all} are given", last[which]);
@@ -56,11 +56,11 @@ fn count_up(p: &Rank, win: dtl_win_t) -> Outcome {
             seen[which * all as usize + value as usize] += 1;
         }
     }
-    called("dtl_win_unlock_all", dtl_win_unlock_all(win))?;
+    call!(dtl_win_unlock_all(win))?;
     call!(dtl_win_destroy(win))?;
     let (from, into) = (crate::collective::in_place().cast_const(), seen.as_mut_ptr().cast());
     let count = seen.len() as u64;
-    call!(dtl_comm_allreduce(p.comm.handle, from, into, count, DTL_DTYPE_UINT8, DTL_OP_SUM))?;
+    call!(dtl_comm_allreduce(p.comm.raw(), from, into, count, DTL_DTYPE_UINT8, DTL_OP_SUM))?;
     match seen.iter().position(|times| *times != 1) {
         Some(value) => wrong!("{} was given {} times", value as u64 % all, seen[value]),
         None => Ok(()),
@@ -89,7 +89,7 @@ fn run_epochs(p: &Rank, epochs: Vec<Epoch>) -> Outcome {
         };
         let place = Place { rank: p.rank as u64, size: p.size as u64, color: 0 };
         let view = View { step: &step, place, ranks: p.size as u64, key: 7 };
-        let told = window::run::run(p.comm.handle, view, u64::from(allocated), p.timeout_ns);
+        let told = window::run::run(p.comm.raw(), view, u64::from(allocated), p.timeout_ns);
         told.map_err(|failure| Stop::Failed(failure.text))?;
     }
     Ok(())

@@ -115,7 +115,7 @@ fn nothing(_: &Tries) -> Result<(), Failure> {
 }
 
 fn answered(call: &str, ended: Called, expected: dtl_status_t) -> Result<(), Failure> {
-    let status = ended.map_or_else(|refused| refused.status, |()| DTL_SUCCESS);
+    let status = ended.map_or_else(|refused| refused.status.0, |()| DTL_SUCCESS);
     let (is, should) = (name_of(status), name_of(expected));
     let wrong = || Failure::wrong(format!("{call} answers {is}, expected {should}"));
     if status == expected { Ok(()) } else { Err(wrong()) }

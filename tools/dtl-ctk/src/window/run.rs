@@ -6,7 +6,7 @@ use super::layout::Layout;
 use super::memory::Memory;
 use super::{Act, Epoch, Kind, Sync, misuse};
 use crate::collective::in_place;
-use crate::kit::outcome::{Failure, call, called, output};
+use crate::kit::outcome::{Failure, call, output};
 use crate::plan::View;
 use dtl_sys::*;
 use std::ptr;
@@ -229,7 +229,7 @@ impl<'a> Window<'a> {
             run.perform(number)?;
         }
         self.finish_before(run)?;
-        called("the end of the epoch", close(self.win))?;
+        dtl_binding::check("the end of the epoch", close(self.win))?;
         run.finish(self.finish)
     }
 
