@@ -11,6 +11,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Modules of `sys` with safe interfaces, which `runtime` may name.
 const SYS_FOR_RUNTIME: &[&str] = &[
@@ -402,6 +403,26 @@ fn files_say_what_they_are() {
             ));
         }
     }
+    report(&findings);
+}
+
+/// Files that git tracks have names that people choose: a mistyped redirection of a script creates
+/// others, and `git add -A` adds them.
+#[test]
+fn file_names_are_words() {
+    let listed = Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output();
+    let names = listed.map(|output| output.stdout).unwrap_or_default(); // empty in an archive
+    let names = String::from_utf8_lossy(&names);
+    let is_word = |name: &str| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic() || "._".contains(first))
+    };
+    // Error reports, decision records and pages of machines begin with a number.
+    let may_be_number = ["docs/", "proptest-regressions/"];
+    let odd = names.split_terminator('\0').filter(|path| {
+        !may_be_number.iter().any(|folder| path.starts_with(folder))
+            && !path.split('/').all(is_word)
+    });
+    let findings: Vec<_> = odd.map(|path| format!("{path}: is this file meant?")).collect();
     report(&findings);
 }
 
