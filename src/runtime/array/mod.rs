@@ -35,7 +35,7 @@ const TAG: u8 = 12;
 /// Alignment in bytes that DLPack requires.
 const ALIGNMENT: u64 = 256;
 
-pub(super) static ARRAYS: HandleTable<Array> = HandleTable::new(TAG, 0);
+pub(super) static ARRAYS: HandleTable<Array> = HandleTable::new();
 /// Number of exported tensors that their consumers have not released.
 static LENT: AtomicU64 = AtomicU64::new(0);
 /// Number of the tensors counted in `LENT` that this library itself has imported again as arrays.
@@ -161,7 +161,7 @@ pub fn alloc(
 /// the array's memory.
 fn insert(array: Array) -> Result<u64> {
     ARRAYS
-        .insert(Arc::new(array))
+        .insert(TAG, Arc::new(array))
         .ok_or_else(|| failure!(DTL_ERROR_LIMIT, "no array handle is left; destroy some"))
 }
 

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 /// Type code of communicators, the highest byte of a communicator handle. DTL_COMM_WORLD and
 /// DTL_COMM_SELF are the handles with this type code and the table indices 0 and 1.
-pub(super) const TAG: u8 = 6;
+pub(crate) const TAG: u8 = 6;
 pub(crate) const WORLD: u64 = (TAG as u64) << 56;
 pub(crate) const SELF: u64 = WORLD | 1 << 36;
 
-pub(crate) static TABLE: HandleTable<Comm> = HandleTable::new(TAG, 2);
+pub(crate) static TABLE: HandleTable<Comm> = HandleTable::new();
 
 /// Open communicators. Waiting calls make progress on them.
 pub(crate) static OPEN: ProgressList<Comm> = ProgressList::new();
@@ -48,7 +48,7 @@ pub(super) fn insert(comm: Comm) -> Result<dtl_comm_t> {
 
 /// Inserts a communicator, without registration for progress, and returns its handle.
 pub(crate) fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
-    let id = TABLE.insert(Arc::clone(comm)).ok_or_else(|| {
+    let id = TABLE.insert(TAG, Arc::clone(comm)).ok_or_else(|| {
         failure!(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
     })?;
     // No other thread has this handle yet.

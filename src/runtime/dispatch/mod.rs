@@ -46,8 +46,8 @@ pub type Query = dtl_dispatch_query_t;
 /// Handle of the default dispatcher, which exists from the first use of the library on.
 pub const DEFAULT: dtl_dispatcher_t = dtl_dispatcher_t { id: (TAG as u64) << 56 };
 
-pub(super) static DISPATCHERS: HandleTable<Dispatcher> = HandleTable::new(TAG, 1);
-pub(super) static REGISTRATIONS: HandleTable<Registration> = HandleTable::new(REGISTRATION_TAG, 0);
+pub(super) static DISPATCHERS: HandleTable<Dispatcher> = HandleTable::new();
+pub(super) static REGISTRATIONS: HandleTable<Registration> = HandleTable::new();
 
 /// User-defined functions that implement a handler.
 pub trait Handler: Send + Sync {
@@ -162,7 +162,7 @@ struct Writer {
 pub fn create(flags: u64) -> Result<dtl_dispatcher_t> {
     let known = DTL_DISPATCHER_STRICT_DACE;
     check_flags("dispatcher flags", flags, known, "DTL_DISPATCHER_STRICT_DACE")?;
-    match DISPATCHERS.insert(Arc::new(Dispatcher::new(flags & known != 0))) {
+    match DISPATCHERS.insert(TAG, Arc::new(Dispatcher::new(flags & known != 0))) {
         Some(id) => Ok(dtl_dispatcher_t { id }),
         None => fail!(DTL_ERROR_LIMIT, "no dispatcher handle is left; destroy some"),
     }
@@ -290,7 +290,7 @@ impl Dispatcher {
         writer.count += 1;
         made.number = writer.count;
         let made = Arc::new(made);
-        let Some(id) = REGISTRATIONS.insert(Arc::clone(&made)) else {
+        let Some(id) = REGISTRATIONS.insert(REGISTRATION_TAG, Arc::clone(&made)) else {
             made.disown();
             return fail!(DTL_ERROR_LIMIT, "no registration handle is left; unregister some");
         };
@@ -427,7 +427,7 @@ fn slots_of(key: &dtl_dispatch_key_t) -> Slots {
 /// initialized.
 pub fn open() -> Result<()> {
     let default = Arc::new(Dispatcher::new(false));
-    if !DISPATCHERS.put_fixed(0, Arc::clone(&default)) {
+    if !DISPATCHERS.put_fixed(TAG, 0, Arc::clone(&default)) {
         return Ok(());
     }
     for (operation, _) in snapshot::LIBRARYS {

@@ -16,11 +16,11 @@ use crate::sys::handles::handle_table::{HandleTable, HazardRef};
 use crate::sys::sync::lock::RwLock;
 use std::sync::Arc;
 
-static STREAMS: HandleTable<Stream> = HandleTable::new(Stream::TAG, 0);
-static EVENTS: HandleTable<Event> = HandleTable::new(Event::TAG, 0);
-static EXECUTORS: HandleTable<Executor> = HandleTable::new(Executor::TAG, 0);
-static KERNELS: HandleTable<Kernel> = HandleTable::new(Kernel::TAG, 0);
-static MODULES: HandleTable<Module> = HandleTable::new(Module::TAG, 0);
+static STREAMS: HandleTable<Stream> = HandleTable::new();
+static EVENTS: HandleTable<Event> = HandleTable::new();
+static EXECUTORS: HandleTable<Executor> = HandleTable::new();
+static KERNELS: HandleTable<Kernel> = HandleTable::new();
+static MODULES: HandleTable<Module> = HandleTable::new();
 
 /// Default stream of each device of each backend, created at its first use.
 static DEFAULTS: RwLock<Vec<DefaultStream>> = RwLock::new(Vec::new());
@@ -62,7 +62,7 @@ noun!(Module, "module", 11, MODULES);
 /// Inserts an object into its table and returns its handle. Fails with LIMIT if no handle is left.
 pub fn insert<T: ObjectKind>(object: T) -> Result<u64> {
     T::table()
-        .insert(Arc::new(object))
+        .insert(T::TAG, Arc::new(object))
         .ok_or_else(|| failure!(DTL_ERROR_LIMIT, "no {} handle is left; destroy some", T::NOUN))
 }
 

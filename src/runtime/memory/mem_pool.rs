@@ -33,7 +33,7 @@ const USUAL_KEEP: u64 = 256 << 20;
 const LEAST_ALIGN: u64 = 64;
 
 /// Pools of the program.
-pub static POOLS: HandleTable<MemPool> = HandleTable::new(TAG, 0);
+pub static POOLS: HandleTable<MemPool> = HandleTable::new();
 
 /// Lookup table for the fast paths: pools of plain memory (ordinary host memory, see `host_alloc`),
 /// indexed by the low bits of their handles. Of several pools with the same index, the first one
@@ -410,7 +410,7 @@ fn free_label() -> Option<u8> {
 /// Inserts a pool into the handle table and returns its handle.
 pub fn insert(pool: MemPool) -> Result<u64> {
     let pool = Arc::new(pool);
-    let Some(id) = POOLS.insert(Arc::clone(&pool)) else {
+    let Some(id) = POOLS.insert(TAG, Arc::clone(&pool)) else {
         return fail!(DTL_ERROR_LIMIT, "no pool handle is left; destroy some");
     };
     pool.id.store(id, Ordering::Relaxed);

@@ -54,7 +54,7 @@ pub use resources::{
 /// Type byte of policy handles.
 const TAG: u8 = 13;
 
-pub(super) static POLICIES: HandleTable<Policy> = HandleTable::new(TAG, 0);
+pub(super) static POLICIES: HandleTable<Policy> = HandleTable::new();
 
 /// Scheduling policy with its list of resources.
 pub struct Policy {
@@ -206,7 +206,7 @@ impl Policy {
             policy.initialize(inside, &list)?;
         }
         let policy = Arc::new(policy);
-        let Some(id) = POLICIES.insert(Arc::clone(&policy)) else {
+        let Some(id) = POLICIES.insert(TAG, Arc::clone(&policy)) else {
             policy.close();
             return fail!(DTL_ERROR_LIMIT, "no policy handle is left; release some");
         };

@@ -256,7 +256,7 @@ fn events() -> &'static Events {
     EVENTS.get().copied().unwrap_or(&NONE)
 }
 
-pub(super) static TABLE: HandleTable<Backend> = HandleTable::new(TAG, 0);
+pub(super) static TABLE: HandleTable<Backend> = HandleTable::new();
 
 /// Backends that a lookup by name finds, in registration order. A replaced backend is no longer in
 /// this list, but its handle stays valid as long as the backend is in use. The handle of a replaced
@@ -296,7 +296,7 @@ pub fn add_in_place(
             backend.name()
         );
     }
-    let Some(id) = TABLE.insert(Arc::clone(&backend)) else {
+    let Some(id) = TABLE.insert(TAG, Arc::clone(&backend)) else {
         return fail!(DTL_ERROR_LIMIT, "no handle left for another backend");
     };
     backend.id.store(id, Ordering::Relaxed);

@@ -43,7 +43,7 @@ pub(super) const INDEX_LIMIT: usize = 1 << INDEX_BITS;
 pub(super) const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
 /// log2 of the number of slots in a chunk. A chunk fills a page and is never moved.
 const CHUNK_BITS: u32 = 8;
-const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
+const CHUNK: usize = sync::size(1 << CHUNK_BITS, 3);
 /// Number of chunks. Reduced under Miri, which checks every chunk wherever a reference to the table
 /// is passed.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
@@ -69,34 +69,38 @@ impl<T> HandleSlot<T> {
 /// Lowest bit of an index.
 pub(super) const ELSEWHERE: u64 = 1 << GENERATION_BITS;
 
+/// Number of first indices that only [`HandleTable::put_fixed`] assigns.
+const RESERVED: usize = sync::size(2, 1);
+
 struct Free {
     indices: Vec<usize>,
     next_fresh: usize,
 }
 
+impl Default for Free {
+    fn default() -> Free {
+        Free { indices: Vec::new(), next_fresh: RESERVED }
+    }
+}
+
 /// Table of objects of one type, addressed by handle. A lookup reads only the first cache line of
-/// this struct, unless the table has more than six chunks.
+/// this struct, unless the table has more than eight chunks. A new table consists of zeros, so it
+/// takes no space in the library's file.
 #[repr(C, align(64))]
 pub struct HandleTable<T> {
-    tag: u8,
-    reserved: usize,
     /// Chunks of slots. The pointer to a chunk is null until a slot of the chunk is first needed,
     /// and does not change after that.
     chunks: [AtomicPtr<[HandleSlot<T>; CHUNK]>; CHUNKS],
-    free: Mutex<Free>,
+    /// `None` until the first insertion.
+    free: Mutex<Option<Box<Free>>>,
 }
 
 impl<T: Send + Sync + 'static> HandleTable<T> {
     const_fn! {
-        /// Creates a table whose handles have the type byte `tag` (not 0). Only
-        /// [`HandleTable::put_fixed`] assigns the first `reserved` indices.
-        pub fn new(tag: u8, reserved: usize) -> Self {
-            HandleTable {
-                tag,
-                reserved,
-                chunks: sync::nulls(),
-                free: Mutex::new(Free { indices: Vec::new(), next_fresh: reserved }),
-            }
+        /// Creates an empty table.
+        #[allow(clippy::new_without_default, reason = "tables are statics")]
+        pub fn new() -> Self {
+            HandleTable { chunks: sync::nulls(), free: Mutex::new(None) }
         }
     }
 
@@ -114,7 +118,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         if place.load(Ordering::Relaxed).is_null() {
             let first = index >> CHUNK_BITS << CHUNK_BITS;
             let empty = |index| HandleSlot {
-                word: AtomicU64::new(encode(self.tag, index, 0) ^ ELSEWHERE),
+                word: AtomicU64::new(encode(0, index, 0) ^ ELSEWHERE),
                 object: AtomicPtr::new(ptr::null_mut()),
             };
             let slots: Box<[HandleSlot<T>]> = (first..first + CHUNK).map(empty).collect();
@@ -124,9 +128,11 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         self.slot(index)
     }
 
-    /// Inserts an object and returns its handle, or `None` if the table is full.
-    pub fn insert(&self, object: Arc<T>) -> Option<u64> {
+    /// Inserts an object and returns its handle, or `None` if the table is full. `tag` is the type
+    /// byte of the table's handles (not 0).
+    pub fn insert(&self, tag: u8, object: Arc<T>) -> Option<u64> {
         let mut free = self.free.lock();
+        let free = free.get_or_insert_default();
         let index = match free.indices.pop() {
             Some(index) => index,
             None if free.next_fresh < INDEX_LIMIT => {
@@ -137,7 +143,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         };
         let slot = self.slot_or_grow(index)?;
         let generation = (slot.word.load(Ordering::Relaxed) & LAST_GENERATION) + 1;
-        let handle = encode(self.tag, index, generation);
+        let handle = encode(tag, index, generation);
         slot.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
         slot.word.store(handle, Ordering::Release);
         Some(handle)
@@ -145,12 +151,12 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
 
     /// Inserts an object under a handle that is known beforehand, because it has a reserved index
     /// and generation 0. Returns false if the index is in use or not reserved.
-    pub fn put_fixed(&self, index: usize, object: Arc<T>) -> bool {
+    pub fn put_fixed(&self, tag: u8, index: usize, object: Arc<T>) -> bool {
         let _one_inserts = self.free.lock();
-        let Some(slot) = self.slot_or_grow(index).filter(|_| index < self.reserved) else {
+        let Some(slot) = self.slot_or_grow(index).filter(|_| index < RESERVED) else {
             return false;
         };
-        let handle = encode(self.tag, index, 0);
+        let handle = encode(tag, index, 0);
         if slot.word.load(Ordering::Relaxed) == handle {
             return false;
         }
@@ -246,8 +252,8 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         slot.object.store(ptr::null_mut(), Ordering::Release);
         // SAFETY: the exchange made this call the only one to take the table's reference back.
         let share = unsafe { Arc::from_raw(tables_share) };
-        if index >= self.reserved && handle & LAST_GENERATION < LAST_GENERATION {
-            free.indices.push(index); // an exhausted slot retires
+        if index >= RESERVED && handle & LAST_GENERATION < LAST_GENERATION {
+            free.get_or_insert_default().indices.push(index); // an exhausted slot retires
         }
         drop(free);
         epoch::retire(tables_share.cast(), move || drop(share));
@@ -256,7 +262,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
 
     /// Returns the handles that are live now.
     pub fn handles(&self) -> Vec<u64> {
-        let end = self.free.lock().next_fresh;
+        let end = self.free.lock().as_ref().map_or(RESERVED, |free| free.next_fresh);
         (0..end)
             .filter_map(|index| {
                 let word = self.slot(index)?.word.load(Ordering::Acquire);

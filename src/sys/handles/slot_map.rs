@@ -87,7 +87,6 @@ struct Slot<T> {
 /// struct.
 #[repr(C, align(64))]
 pub struct SlotMap<T> {
-    tag: u8,
     chunks: [AtomicPtr<[Slot<T>; CHUNK]>; CHUNKS],
     /// Head of the free list: a count of the list's changes in the upper 32 bits; the index of the
     /// first slot plus 1, or 0 if the list is empty, in the lower 32 bits.
@@ -222,9 +221,10 @@ impl<T: Send + 'static> Locked<T> {
 
 impl<T: Send + 'static> SlotMap<T> {
     const_fn! {
-        /// Creates an empty table; `tag` is the type byte of its handles.
-        pub fn new(tag: u8) -> Self {
-            SlotMap { tag, chunks: sync::nulls(), free: AtomicU64::new(0), used: Mutex::new(0) }
+        /// Creates an empty table.
+        #[allow(clippy::new_without_default, reason = "tables are statics")]
+        pub fn new() -> Self {
+            SlotMap { chunks: sync::nulls(), free: AtomicU64::new(0), used: Mutex::new(0) }
         }
     }
 
@@ -238,13 +238,13 @@ impl<T: Send + 'static> SlotMap<T> {
 
     /// Returns a slot that was never used. Allocates a chunk if the slot is the first of the chunk.
     #[cold]
-    fn fresh(&'static self) -> Option<&'static Slot<T>> {
+    fn fresh(&'static self, tag: u8) -> Option<&'static Slot<T>> {
         let mut used = self.used.lock();
         let index = *used;
         let place = self.chunks.get(index >> CHUNK_BITS).filter(|_| index < INDEX_LIMIT)?;
         if place.load(Ordering::Relaxed).is_null() {
             let empty = |index| Slot {
-                word: AtomicU64::new(encode(self.tag, index, 0) ^ ELSEWHERE),
+                word: AtomicU64::new(encode(tag, index, 0) ^ ELSEWHERE),
                 next: AtomicPtr::new(ptr::null_mut()),
                 group: AtomicU64::new(0),
                 object: UnsafeCell::new(MaybeUninit::uninit()),
@@ -261,12 +261,12 @@ impl<T: Send + 'static> SlotMap<T> {
     /// Takes a free slot from the thread's own list. If that list has no slot of this table, takes
     /// a slot from the shared free list or a slot that was never used.
     #[inline]
-    fn pop(&'static self, own: Option<&SpareSlots>) -> Option<&'static Slot<T>> {
+    fn pop(&'static self, own: Option<&SpareSlots>, tag: u8) -> Option<&'static Slot<T>> {
         let own = own.filter(|own| own.is_of(self));
         let slot = own.and_then(|own| free_slot(own.first.load(Ordering::Relaxed).cast()));
         let (Some(own), Some(slot)) = (own, slot) else {
             hints::rarely();
-            return self.pop_elsewhere();
+            return self.pop_elsewhere(tag);
         };
         own.first.store(slot.next.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
         own.count.store(own.count.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
@@ -276,8 +276,8 @@ impl<T: Send + 'static> SlotMap<T> {
     /// Takes a slot from the shared free list or, if that is empty, a slot that was never used.
     #[cold]
     #[inline(never)]
-    fn pop_elsewhere(&'static self) -> Option<&'static Slot<T>> {
-        self.pop_shared().or_else(|| self.fresh())
+    fn pop_elsewhere(&'static self, tag: u8) -> Option<&'static Slot<T>> {
+        self.pop_shared().or_else(|| self.fresh(tag))
     }
 
     /// Frees the slot that `handle` selects. A slot whose last generation is used up is never used
@@ -343,17 +343,18 @@ impl<T: Send + 'static> SlotMap<T> {
     }
 
     /// Inserts an object that belongs to `group` (the handle of its owner) and returns the object's
-    /// handle. `make` builds the object in place: a copy would cost as much as the rest of the
-    /// call. `own` is the calling thread's list of free slots. If no slot is left, returns `make`
-    /// as `Err` without calling it.
+    /// handle, whose type byte is `tag` in all calls. `make` builds the object in place: a copy
+    /// would cost as much as the rest of the call. `own` is the calling thread's list of free
+    /// slots. If no slot is left, returns `make` as `Err` without calling it.
     #[inline]
     pub fn put<F: FnOnce() -> T>(
         &'static self,
         own: Option<&SpareSlots>,
+        tag: u8,
         group: u64,
         make: F,
     ) -> Result<u64, F> {
-        let Some(slot) = self.pop(own) else { return Err(make) };
+        let Some(slot) = self.pop(own, tag) else { return Err(make) };
         let place = slot.object.get();
         // SAFETY: the slot is in no list, and no thread has a handle of its next generation yet:
         // only this thread accesses it.

@@ -10,7 +10,7 @@ use crate::error::{Result, fail, failure};
 use crate::from_c::blank;
 use crate::runtime::comm::coll::coll_device;
 use crate::runtime::comm::coll::device_part::DeviceCommSpec;
-use crate::runtime::comm::comm_table::{OPEN, TABLE, insert, put};
+use crate::runtime::comm::comm_table::{OPEN, TABLE, TAG, insert, put};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::comm::{Comm, progress};
@@ -78,7 +78,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     let comm = Arc::new(make(&Description { kind, ..Description::default() })?);
     comm.slot.set(TABLE.slot_ref(handle.id), handle.id);
     comm.recorder.belongs_to(handle.id);
-    if !TABLE.put_fixed(index, Arc::clone(&comm)) {
+    if !TABLE.put_fixed(TAG, index, Arc::clone(&comm)) {
         return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");
     }
     OPEN.add(&comm);

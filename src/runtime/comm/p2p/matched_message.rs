@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Value of the type byte in message handles.
 pub const TAG: u8 = 8;
 
-static TABLE: HandleTable<MatchedMessage> = HandleTable::new(TAG, 0);
+static TABLE: HandleTable<MatchedMessage> = HandleTable::new();
 
 /// Matched message.
 pub struct MatchedMessage {
@@ -63,7 +63,7 @@ pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
 }
 
 fn insert(message: MatchedMessage) -> Result<dtl_message_t> {
-    let id = TABLE.insert(Arc::new(message)).ok_or_else(|| {
+    let id = TABLE.insert(TAG, Arc::new(message)).ok_or_else(|| {
         failure!(DTL_ERROR_LIMIT, "too many probed messages that were not received: receive some")
     })?;
     Ok(dtl_message_t { id })

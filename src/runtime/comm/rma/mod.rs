@@ -58,7 +58,7 @@ use std::sync::{Arc, OnceLock};
 /// Value of the type byte in window handles.
 const TAG: u8 = 10;
 
-static TABLE: HandleTable<Window> = HandleTable::new(TAG, 0);
+static TABLE: HandleTable<Window> = HandleTable::new();
 
 /// Memory and displacement unit that one rank contributes to a window.
 #[derive(Clone, Copy)]
@@ -172,7 +172,7 @@ fn build(
     let needs_thread = path.needs_thread();
     let served = Arc::clone(&path);
     let window = Window { comm: Arc::clone(own), path, direct, parts, memory, _kept: kept, epochs };
-    let Some(id) = TABLE.insert(Arc::new(window)) else {
+    let Some(id) = TABLE.insert(TAG, Arc::new(window)) else {
         hang_report::absent(own, HERE);
         return fail!(DTL_ERROR_LIMIT, "no handle left for another window: destroy some");
     };

@@ -4,22 +4,22 @@ use super::*;
 
 #[test]
 fn a_slot_shows_the_object_of_its_handle() {
-    static TABLE: HandleTable<u64> = HandleTable::new(3, 1);
+    static TABLE: HandleTable<u64> = HandleTable::new();
     let guard = epoch::enter();
     let fixed = encode(3, 0, 0);
     let slot = TABLE.slot_ref(fixed);
     assert_eq!(slot.get(&guard, fixed), None, "not there yet");
-    assert!(TABLE.put_fixed(0, Arc::new(7)));
+    assert!(TABLE.put_fixed(3, 0, Arc::new(7)));
     assert_eq!(slot.get(&guard, fixed), Some(&7));
     let object = Arc::new(8);
-    let handle = TABLE.insert(Arc::clone(&object)).unwrap();
+    let handle = TABLE.insert(3, Arc::clone(&object)).unwrap();
     let cell = crate::sys::handles::handle_table::SlotRefCell::default();
     assert!(cell.get().get(&guard, handle).is_none());
     cell.set(TABLE.slot_ref(handle), handle);
     assert_eq!((cell.handle(), cell.get().get(&guard, handle)), (handle, Some(&8)));
     assert!(TABLE.remove(&guard, handle).is_some());
     assert!(cell.get().get(&guard, handle).is_none());
-    let next = TABLE.insert(object).unwrap();
+    let next = TABLE.insert(3, object).unwrap();
     let found = TABLE.slot_ref(next).get(&guard, next);
     assert_eq!((index_of(next), found), (index_of(handle), Some(&8)));
     assert!(
@@ -30,17 +30,17 @@ fn a_slot_shows_the_object_of_its_handle() {
 
 #[test]
 fn handles_of_several_chunks_find_their_own_objects() {
-    let table = HandleTable::new(3, 0);
+    let table = HandleTable::new();
     let guard = epoch::enter();
-    let handles: Vec<_> = (0..3 * CHUNK).map(|n| table.insert(Arc::new(n)).unwrap()).collect();
+    let handles: Vec<_> = (0..3 * CHUNK).map(|n| table.insert(3, Arc::new(n)).unwrap()).collect();
     assert!(handles.iter().enumerate().all(|(n, handle)| table.get(&guard, *handle) == Some(&n)));
 }
 
 #[test]
 fn a_handle_dies_with_its_object() {
-    let table = HandleTable::new(3, 1);
+    let table = HandleTable::new();
     let guard = epoch::enter();
-    let handle = table.insert(Arc::new(7)).unwrap();
+    let handle = table.insert(3, Arc::new(7)).unwrap();
     assert_eq!(table.get(&guard, handle), Some(&7));
     assert_eq!(table.get(&guard, handle ^ 1 << 56), None, "another type");
     assert!(
@@ -52,32 +52,32 @@ fn a_handle_dies_with_its_object() {
     assert_eq!(table.get(&guard, handle), None);
     assert!(!table.is_live(handle));
     assert_eq!(table.remove(&guard, handle), None, "destroyed twice");
-    let again = table.insert(Arc::new(8)).unwrap();
+    let again = table.insert(3, Arc::new(8)).unwrap();
     assert_ne!(again, handle);
     assert_eq!(table.get(&guard, handle), None, "the slot serves another generation");
 }
 
 #[test]
 fn a_fixed_handle_can_be_opened_again() {
-    let table = HandleTable::new(3, 1);
+    let table = HandleTable::new();
     let guard = epoch::enter();
     let fixed = 3_u64 << 56;
-    assert!(table.put_fixed(0, Arc::new(1)));
-    assert!(!table.put_fixed(0, Arc::new(2)));
+    assert!(table.put_fixed(3, 0, Arc::new(1)));
+    assert!(!table.put_fixed(3, 0, Arc::new(2)));
     assert_eq!(table.get(&guard, fixed), Some(&1));
     assert_eq!(table.remove(&guard, fixed).as_deref(), Some(&1));
     assert_eq!(table.get(&guard, fixed), None);
-    assert!(table.put_fixed(0, Arc::new(3)));
+    assert!(table.put_fixed(3, 0, Arc::new(3)));
     assert_eq!(table.get(&guard, fixed), Some(&3));
 }
 
 #[test]
 fn an_object_in_use_outlives_its_handle() {
-    let table: HandleTable<Mutex<u32>> = HandleTable::new(3, 0);
+    let table: HandleTable<Mutex<u32>> = HandleTable::new();
     let object = Arc::new(Mutex::new(5));
     let watch = Arc::downgrade(&object);
     let outer = epoch::enter();
-    let handle = table.insert(object).unwrap();
+    let handle = table.insert(3, object).unwrap();
     let user = table.get(&outer, handle).unwrap();
     let inner = epoch::enter();
     drop(table.remove(&inner, handle));
@@ -101,10 +101,10 @@ fn goes<T>(watch: &std::sync::Weak<T>) -> bool {
 
 #[test]
 fn a_held_object_outlives_its_handle() {
-    let table: HandleTable<u32> = HandleTable::new(3, 0);
+    let table: HandleTable<u32> = HandleTable::new();
     let object = Arc::new(5);
     let watch = Arc::downgrade(&object);
-    let handle = table.insert(object).unwrap();
+    let handle = table.insert(3, object).unwrap();
     let held = table.hold(epoch::enter(), handle).ok().unwrap();
     let nested = table.hold(epoch::enter(), handle).ok().unwrap();
     assert_eq!((held.is_counted(), nested.is_counted()), (false, true));
@@ -177,9 +177,9 @@ fn rounds(most: u64) -> u64 {
 
 #[test]
 fn destroy_may_race_use() {
-    let table = HandleTable::new(3, 0);
+    let table = HandleTable::new();
     race(rounds(1_000_000), &table, |canary, current| {
-        let handle = table.insert(canary).unwrap();
+        let handle = table.insert(3, canary).unwrap();
         current.store(handle, Ordering::Relaxed);
         let guard = epoch::enter();
         assert!(table.remove(&guard, handle).is_some());
@@ -188,11 +188,11 @@ fn destroy_may_race_use() {
 
 #[test]
 fn reopening_a_fixed_handle_may_race_use() {
-    let table = HandleTable::new(3, 1);
+    let table = HandleTable::new();
     let fixed = 3_u64 << 56;
     race(rounds(200_000), &table, |canary, current| {
         current.store(fixed, Ordering::Relaxed);
-        assert!(table.put_fixed(0, canary));
+        assert!(table.put_fixed(3, 0, canary));
         let guard = epoch::enter();
         assert!(table.remove(&guard, fixed).is_some());
     });

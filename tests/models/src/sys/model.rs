@@ -20,8 +20,8 @@ pub const ALL: &[Model] = &[
     ("table: pin against remove", || used_against_remove(pin)),
     ("table: hold against remove", || used_against_remove(hold)),
     ("table: slot against remove", slot_against_remove),
-    ("table: slot against remove and insert", || slot_against_reuse(0)),
-    ("table: slot against remove and the same handle again", || slot_against_reuse(1)),
+    ("table: slot against remove and insert", || slot_against_reuse(false)),
+    ("table: slot against remove and the same handle again", || slot_against_reuse(true)),
     ("table: get against remove and insert", get_against_reuse),
     ("table: hold against remove and insert", hold_against_reuse),
     ("table: get against a fixed handle that is opened again", fixed_again),
@@ -86,8 +86,8 @@ struct World {
 }
 
 impl World {
-    fn new(reserved: usize) -> World {
-        World { table: Arc::new(HandleTable::new(TAG, reserved)), drops: Arc::default() }
+    fn new() -> World {
+        World { table: Arc::new(HandleTable::new()), drops: Arc::default() }
     }
 
     fn object(&self, number: u64) -> Share<Object> {
@@ -95,7 +95,7 @@ impl World {
     }
 
     fn insert(&self, number: u64) -> u64 {
-        self.table.insert(self.object(number)).unwrap()
+        self.table.insert(TAG, self.object(number)).unwrap()
     }
 
     fn remove(&self, handle: u64) -> bool {
@@ -141,7 +141,7 @@ fn at_slot(table: &Arc<HandleTable<Object>>, handle: u64) -> impl FnOnce() -> Op
 }
 
 fn slot_against_remove() {
-    let world = World::new(0);
+    let world = World::new();
     let handle = world.insert(1);
     let look = at_slot(&world.table, handle);
     let user = thread::spawn(move || assert!(matches!(look(), None | Some(1))));
@@ -152,23 +152,23 @@ fn slot_against_remove() {
 
 /// Checks that the next object of a slot is not mistaken for the first (unless it has the same
 /// handle), and that neither is used after its drop.
-fn slot_against_reuse(reserved: usize) {
-    let world = World::new(reserved);
+fn slot_against_reuse(is_fixed: bool) {
+    let world = World::new();
     // Made first, or it might get the memory of the one that goes.
     let next = world.object(2);
     let fixed = u64::from(TAG) << 56;
     let put = |object| {
-        if reserved > 0 {
-            world.table.put_fixed(0, object).then_some(fixed)
+        if is_fixed {
+            world.table.put_fixed(TAG, 0, object).then_some(fixed)
         } else {
-            world.table.insert(object)
+            world.table.insert(TAG, object)
         }
     };
     let handle = put(world.object(1)).unwrap();
     let look = at_slot(&world.table, handle);
     let user = thread::spawn(move || {
         let found = look();
-        assert!(matches!(found, None | Some(1)) || (reserved > 0 && found == Some(2)));
+        assert!(matches!(found, None | Some(1)) || (is_fixed && found == Some(2)));
     });
     assert!(world.remove(handle));
     let later = put(next).unwrap();
@@ -178,7 +178,7 @@ fn slot_against_reuse(reserved: usize) {
 }
 
 fn used_against_remove(using: Use) {
-    let world = World::new(0);
+    let world = World::new();
     let handle = world.insert(1);
     let table = Arc::clone(&world.table);
     let user = thread::spawn(move || {
@@ -229,7 +229,7 @@ fn reads_go_forward() {
 
 /// Checks that an old handle never returns the next object of its slot.
 fn used_against_reuse(using: Use) {
-    let world = World::new(0);
+    let world = World::new();
     let handle = world.insert(1);
     let table = Arc::clone(&world.table);
     let user = thread::spawn(move || {
@@ -252,15 +252,15 @@ fn hold_against_reuse() {
 }
 
 fn fixed_again() {
-    let world = World::new(1);
+    let world = World::new();
     let fixed = u64::from(TAG) << 56;
-    assert!(world.table.put_fixed(0, world.object(1)));
+    assert!(world.table.put_fixed(TAG, 0, world.object(1)));
     let table = Arc::clone(&world.table);
     let user = thread::spawn(move || {
         assert!(matches!(get(&table, fixed), None | Some(1 | 2)));
     });
     assert!(world.remove(fixed));
-    assert!(world.table.put_fixed(0, world.object(2)));
+    assert!(world.table.put_fixed(TAG, 0, world.object(2)));
     assert!(world.remove(fixed));
     user.join().unwrap();
     world.settled(2);
@@ -269,9 +269,10 @@ fn fixed_again() {
 /// Checks that a handle that is guessed, or passed on without ordering, returns nothing or a
 /// complete object.
 fn get_against_first_insert() {
-    let world = World::new(0);
+    let world = World::new();
     let table = Arc::clone(&world.table);
-    let first = u64::from(TAG) << 56 | 1;
+    // Index 0 is that of a fixed handle.
+    let first = u64::from(TAG) << 56 | 1 << 36 | 1;
     let user = thread::spawn(move || {
         assert!(matches!(get(&table, first), None | Some(1)));
     });
@@ -284,7 +285,7 @@ fn get_against_first_insert() {
 /// Checks that the next handle of a slot, used before it was returned to any thread, never returns
 /// the previous object of the slot.
 fn guessed() {
-    let world = World::new(0);
+    let world = World::new();
     // Made first, or it would get the memory of the one that goes.
     let second = world.object(2);
     let handle = world.insert(1);
@@ -293,7 +294,7 @@ fn guessed() {
     let user = thread::spawn(move || {
         assert!(matches!(get(&table, next), None | Some(2)));
     });
-    assert_eq!(world.table.insert(second), Some(next));
+    assert_eq!(world.table.insert(TAG, second), Some(next));
     user.join().unwrap();
     assert!(world.remove(next));
     world.settled(2);
@@ -301,7 +302,7 @@ fn guessed() {
 
 /// Uses a guessed handle in an existing chunk while its object is being created.
 fn guessed_new() {
-    let world = World::new(0);
+    let world = World::new();
     let handle = world.insert(1);
     let (table, next) = (Arc::clone(&world.table), handle + (1 << 36));
     let user = thread::spawn(move || {
@@ -314,7 +315,7 @@ fn guessed_new() {
 }
 
 fn two_removes() {
-    let world = World::new(0);
+    let world = World::new();
     let handle = world.insert(1);
     let other = world.clone();
     let remover = thread::spawn(move || other.remove(handle));
@@ -381,7 +382,7 @@ fn both(
 
 /// Runs a model with a slot map of its own. In the library, slot maps live forever.
 fn with_pool(model: impl FnOnce(&'static SlotMap<Object>)) {
-    let pool = Box::new(SlotMap::new(TAG));
+    let pool = Box::new(SlotMap::new());
     // SAFETY: the threads that use it are joined before the model returns.
     model(unsafe { &*std::ptr::from_ref(&*pool) });
 }
@@ -391,7 +392,7 @@ fn put(pool: &'static SlotMap<Object>, number: u64) -> u64 {
     let object = numbered(0);
     // SAFETY: nobody else has it yet.
     object.number.with_mut(|at| unsafe { *at = number });
-    pool.put(None, number, || object).ok().unwrap()
+    pool.put(None, TAG, number, || object).ok().unwrap()
 }
 
 fn pool_ends_once() {

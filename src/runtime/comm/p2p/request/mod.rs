@@ -64,7 +64,7 @@ pub const TAG: u8 = 7;
 
 /// Handle table of requests. The table groups requests by communicator: the group number of a
 /// request is the handle of its communicator.
-static TABLE: SlotMap<Request> = SlotMap::new(TAG);
+static TABLE: SlotMap<Request> = SlotMap::new();
 
 /// Request: an operation in flight, or an inactive persistent operation. Every function in this
 /// file that has a `Request` parameter is called with the lock of the request held. The most
@@ -126,7 +126,7 @@ fn insert(
     comm: &Comm,
     make: impl FnOnce() -> Request,
 ) -> Result<dtl_request_t> {
-    match TABLE.put(own, comm.slot.handle(), make) {
+    match TABLE.put(own, TAG, comm.slot.handle(), make) {
         Ok(id) => Ok(dtl_request_t { id }),
         Err(make) => Err(refuse(comm, make)),
     }
