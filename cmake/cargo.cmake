@@ -67,20 +67,68 @@ foreach(pair IN ITEMS "${dtl_cargo_home}=cargo" "${CMAKE_CURRENT_SOURCE_DIR}=dtl
 endforeach()
 list(APPEND dtl_cargo_flags --config "build.rustflags=[${dtl_remap}]")
 
+# Cross build: the target of a toolchain file, or the one that DTL_RUST_TARGET names.
+set(DTL_RUST_TARGET "" CACHE STRING "Rust's name of the target; empty: this machine, or that of the toolchain file")
+set(dtl_target "${DTL_RUST_TARGET}")
+if(NOT dtl_target AND CMAKE_CROSSCOMPILING)
+  set(dtl_machines x86_64=x86_64 aarch64=aarch64 arm64=aarch64 ppc64le=powerpc64le riscv64=riscv64gc)
+  foreach(pair IN LISTS dtl_machines)
+    if(pair MATCHES "^${CMAKE_SYSTEM_PROCESSOR}=(.*)$")
+      set(dtl_target "${CMAKE_MATCH_1}-unknown-linux-gnu")
+    endif()
+  endforeach()
+  if(NOT dtl_target)
+    message(FATAL_ERROR
+      "dtl: Rust's name of the target is not known for CMAKE_SYSTEM_PROCESSOR '${CMAKE_SYSTEM_PROCESSOR}'. "
+      "Give it, for example -DDTL_RUST_TARGET=s390x-unknown-linux-gnu (`rustc --print target-list` lists them).")
+  endif()
+endif()
+set(dtl_cargo_env "")
+set(dtl_out "") # below cargo's target folders
+if(dtl_target)
+  if(dtl_rustc)
+    execute_process(COMMAND "${dtl_rustc}" --print target-libdir --target "${dtl_target}"
+      WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE dtl_target_std OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(NOT EXISTS "${dtl_target_std}")
+      message(FATAL_ERROR
+        "dtl: Rust's standard library for ${dtl_target} is not installed. Run `rustup target add ${dtl_target}`.")
+    endif()
+  endif()
+  list(APPEND dtl_cargo_flags --target "${dtl_target}")
+  set(dtl_out "${dtl_target}/")
+  string(TOUPPER "${dtl_target}" dtl_upper)
+  string(REPLACE "-" "_" dtl_upper "${dtl_upper}")
+  if(CMAKE_CROSSCOMPILING)
+    set(dtl_cargo_env "CARGO_TARGET_${dtl_upper}_LINKER=${CMAKE_C_COMPILER}")
+  endif()
+  message(STATUS "dtl: for ${dtl_target}")
+endif()
+# What the build itself runs: the programs write their manual pages and completions.
+set(dtl_emulator "")
+if(CMAKE_CROSSCOMPILING)
+  set(dtl_emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
+  if(DTL_DOCS AND NOT dtl_emulator)
+    message(STATUS
+      "dtl: manual pages, completions and the site are left out: the programs write them, and a cross build cannot "
+      "run them without CMAKE_CROSSCOMPILING_EMULATOR.")
+    set(DTL_DOCS OFF)
+  endif()
+endif()
+
 set(DTL_STAGE "${CMAKE_CURRENT_BINARY_DIR}/stage")
 set(DTL_SHARED_FILE "${DTL_STAGE}/lib/libdtl.so.${PROJECT_VERSION}")
 set(DTL_STATIC_FILE "${DTL_STAGE}/lib/libdtl.a")
 set(dtl_lib_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-lib")
 set(dtl_bin_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-bin")
 # A make that does not know cargo as a make closes its jobserver, and rustc warns that it is named all the same.
-set(dtl_cargo "${CMAKE_COMMAND}" -E env --unset=MAKEFLAGS --unset=MFLAGS "${DTL_CARGO}")
+set(dtl_cargo "${CMAKE_COMMAND}" -E env --unset=MAKEFLAGS --unset=MFLAGS ${dtl_cargo_env} "${DTL_CARGO}")
 file(MAKE_DIRECTORY "${DTL_STAGE}/lib" "${DTL_STAGE}/bin")
 
 # cargo knows best what is up to date, so it is asked each time. One call makes both: they are the same code, optimised once.
 add_custom_target(dtl_shared_build ALL
   COMMAND ${dtl_cargo} rustc --release ${dtl_cargo_flags} --lib --crate-type cdylib,staticlib
           --target-dir "${dtl_lib_target}"
-  COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${dtl_lib_target}/release/libdtl.so" "${DTL_SHARED_FILE}"
+  COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${dtl_lib_target}/${dtl_out}release/libdtl.so" "${DTL_SHARED_FILE}"
   COMMAND "${CMAKE_COMMAND}" -E create_symlink "libdtl.so.${PROJECT_VERSION}" "${DTL_STAGE}/lib/${DTL_SONAME}"
   COMMAND "${CMAKE_COMMAND}" -E create_symlink "${DTL_SONAME}" "${DTL_STAGE}/lib/libdtl.so"
   WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
@@ -88,7 +136,7 @@ add_custom_target(dtl_shared_build ALL
   COMMENT "cargo: libdtl.so and libdtl.a" USES_TERMINAL VERBATIM)
 
 add_custom_target(dtl_static_build ALL
-  COMMAND "${CMAKE_COMMAND}" "-DINPUT=${dtl_lib_target}/release/libdtl.a" "-DOUTPUT=${DTL_STATIC_FILE}"
+  COMMAND "${CMAKE_COMMAND}" "-DINPUT=${dtl_lib_target}/${dtl_out}release/libdtl.a" "-DOUTPUT=${DTL_STATIC_FILE}"
           "-DSYMBOLS=${CMAKE_CURRENT_SOURCE_DIR}/tests/dtl.symbols"
           "-DLINKER=${CMAKE_LINKER}" "-DOBJCOPY=${CMAKE_OBJCOPY}" "-DAR=${CMAKE_AR}"
           -P "${CMAKE_CURRENT_SOURCE_DIR}/cmake/static-archive.cmake"
@@ -101,15 +149,15 @@ set(dtl_packages "")
 foreach(program IN LISTS DTL_PROGRAMS)
   list(APPEND dtl_packages -p "${program}")
   list(APPEND dtl_copy_programs COMMAND "${CMAKE_COMMAND}" -E copy_if_different
-       "${dtl_bin_target}/programs/${program}" "${DTL_STAGE}/bin/${program}")
+       "${dtl_bin_target}/${dtl_out}programs/${program}" "${DTL_STAGE}/bin/${program}")
 endforeach()
 if(DTL_DOCS)
   list(APPEND dtl_packages -p dtl-manual)
   # Manual pages and shell completions, as the programs write them.
   set(DTL_MANUAL "${DTL_STAGE}/manual")
-  list(APPEND dtl_copy_programs COMMAND "${dtl_bin_target}/programs/dtl-manual" "${DTL_MANUAL}/man3")
+  list(APPEND dtl_copy_programs COMMAND ${dtl_emulator} "${dtl_bin_target}/${dtl_out}programs/dtl-manual" "${DTL_MANUAL}/man3")
   foreach(program IN LISTS DTL_PROGRAMS)
-    list(APPEND dtl_copy_programs COMMAND "${DTL_STAGE}/bin/${program}" --generate "${DTL_MANUAL}")
+    list(APPEND dtl_copy_programs COMMAND ${dtl_emulator} "${DTL_STAGE}/bin/${program}" --generate "${DTL_MANUAL}")
   endforeach()
 endif()
 add_custom_target(dtl_programs_build ALL

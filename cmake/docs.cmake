@@ -21,7 +21,7 @@ if(NOT dtl_mdbook_version MATCHES "^mdbook v0\\.5\\.")
 endif()
 
 set(DTL_SITE "${DTL_STAGE}/site")
-set(dtl_write_site COMMAND "${dtl_bin_target}/programs/dtl-manual" --site "${CMAKE_CURRENT_SOURCE_DIR}" "${DTL_SITE}")
+set(dtl_write_site COMMAND ${dtl_emulator} "${dtl_bin_target}/${dtl_out}programs/dtl-manual" --site "${CMAKE_CURRENT_SOURCE_DIR}" "${DTL_SITE}")
 if(DTL_MDBOOK)
   list(APPEND dtl_write_site COMMAND "${DTL_MDBOOK}" build "${DTL_SITE}")
 endif()

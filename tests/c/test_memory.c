@@ -72,7 +72,7 @@ static void test_bounds(void) {
     CHECK_STATUS(dtl_mem_copy(memory + 63, outside, 2), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK(strstr(dtl_last_error(), "offset 63") != NULL && strstr(dtl_last_error(), "64 bytes") != NULL);
     CHECK_STATUS(dtl_mem_copy(outside, memory + 32, 33), DTL_ERROR_OUT_OF_BOUNDS);
-    CHECK_STATUS(dtl_mem_copy(memory, outside, UINT64_C(1) << 30), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_mem_copy(memory, outside, UINT64_C(1) << 20), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_STATUS(dtl_mem_fill(memory + 60, 1, 5), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_STATUS(dtl_mem_copy_2d(memory, 16, outside, 16, 17, 1), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_mem_copy_2d(memory + 1, 16, outside, 16, 16, 4), DTL_ERROR_OUT_OF_BOUNDS);

@@ -11,6 +11,7 @@ use dtl::sys::memory::buf::Region;
 use std::time::Duration;
 
 pub(crate) fn run(case: &str) {
+    forbid_as_told();
     match case {
         "traffic" => traffic(&open()),
         "flood" => flood(&open()),
@@ -64,10 +65,7 @@ pub(crate) fn run(case: &str) {
         "crowded" => large::crowded(),
         "sent_and_left" => large::sent_and_left(),
         "huge" => huge(&open()),
-        "no_memory" => {
-            forbid_as_told();
-            drop(open_or_say());
-        }
+        "no_memory" => drop(open_or_say()),
         "no_ring" => no_ring(),
         "open_only" => drop(open_or_say()),
         "open_and_stay" => {

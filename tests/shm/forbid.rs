@@ -40,6 +40,7 @@ pub(crate) fn forbid_as_told() {
     match told.as_str() {
         "memfd_create ENOSYS" => forbid(libc::SYS_memfd_create, libc::ENOSYS),
         "memfd_create EPERM" => forbid(libc::SYS_memfd_create, libc::EPERM),
+        "pidfd_open ENOSYS" => forbid(libc::SYS_pidfd_open, libc::ENOSYS),
         "ftruncate ENOSPC" => forbid(libc::SYS_ftruncate, libc::ENOSPC),
         "fallocate ENOSPC" => forbid(libc::SYS_fallocate, libc::ENOSPC),
         other => panic!("no such filter: {other}"),

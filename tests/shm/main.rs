@@ -371,6 +371,21 @@ fn a_killed_rank_is_seen_by_all() {
     }
 }
 
+/// Before Linux 5.3 there are no pidfds. The tests forbid the call, as such a kernel does.
+#[test]
+fn a_kernel_without_pidfds() {
+    let old = [("DTL_TEST_FORBID", "pidfd_open ENOSYS")];
+    for (ranks, case) in [(3, "leave"), (2, "stopped"), (3, "reopen")] {
+        passes(ranks, case, &old);
+    }
+    for case in ["killed_idle", "killed_in_send", "killed_while_receiving", "killed_while_taken"] {
+        let output = dtlrun(4, case, &["--on-failure=continue"], &old);
+        let text = text(&output);
+        assert_eq!(output.status.code(), Some(137), "{case}: {text}");
+        assert_eq!(text.matches("case passed").count(), 3, "{case}: {text}");
+    }
+}
+
 #[test]
 fn missing_ranks_are_named() {
     let said = all_by_hand("missing", 700, &[(0, 4), (2, 4)], "open_only");

@@ -5,7 +5,8 @@
 //! another process later. Unlike a socket, it does not stay open in forked children. It reports a
 //! zombie as dead and a stopped process as alive. One system call checks all ranks. It is made only
 //! after polls without progress, and only every few milliseconds. The rank that detects a death
-//! publishes it in the dead rank's state word in shared memory.
+//! publishes it in the dead rank's state word in shared memory. Before Linux 5.3 there are no
+//! pidfds: then each check reads the state of each rank's process in /proc.
 
 use super::memory::segment::PeerState;
 use super::protocol::engine::{Engine, Receive, ShmOperation};
@@ -39,11 +40,17 @@ impl Engine {
     pub(super) fn look(&mut self) {
         // `mark` does not overwrite the state of a rank that closed before its process ended: the
         // first state published counts.
-        loop {
-            let exited = self.liveness.poller.ready(0);
-            exited.numbers().for_each(|rank| self.segment.mark(rank as usize, PeerState::Dead));
-            if !exited.there_may_be_more() {
-                break;
+        match &self.liveness.poller {
+            Some(poller) => loop {
+                let exited = poller.ready(0);
+                exited.numbers().for_each(|rank| self.segment.mark(rank as usize, PeerState::Dead));
+                if !exited.there_may_be_more() {
+                    break;
+                }
+            },
+            None => {
+                let exited = (0..self.peers.len()).filter(|&rank| self.peers.has_exited(rank));
+                exited.for_each(|rank| self.segment.mark(rank, PeerState::Dead));
             }
         }
         self.settle_changes();

@@ -78,13 +78,15 @@ impl BackendProbe for Shm {
     }
 }
 
-/// Checks that the operating system provides memfd_create and pidfd_open to this process.
+/// Checks that the operating system provides memfd_create, and pidfd_open or /proc, to this
+/// process.
 fn check() -> Result<()> {
     let missing = |what: &str, error| os_error::os_error(DTL_ERROR_UNAVAILABLE, what, &error);
     SharedMapping::create(4096)
         .map_err(|error| missing("no memory to share (memfd_create)", error))?;
-    PidFd::open(process::own_pid())
-        .map_err(|error| missing("no process descriptors (pidfd_open, Linux 5.3)", error))?;
+    PidFd::open_to_watch(process::own_pid()).map_err(|error| {
+        missing("no process descriptors (pidfd_open, Linux 5.3), and no /proc", error)
+    })?;
     Ok(())
 }
 
@@ -189,17 +191,17 @@ fn prepare(
     pids: &[i32],
     rank: usize,
     mode: Mode,
-) -> Result<(Vec<Peer>, Poller, Probe)> {
+) -> Result<(Vec<Peer>, Option<Poller>, Probe)> {
     if mode == Mode::Allow {
         // Without the Yama module the call fails, and permission is not needed.
         let _ = foreign_process::allow_readers();
     }
     let failed =
         |error| os_error::os_error(DTL_ERROR_BACKEND, "watching the ranks (epoll_create)", &error);
-    let poller = Poller::new().map_err(failed)?;
+    let mut poller = Some(Poller::new().map_err(failed)?);
     let mut peers = Vec::with_capacity(pids.len());
     for (other, &pid) in pids.iter().enumerate() {
-        let held = if other == rank { None } else { Some(hold(&poller, other, pid)?) };
+        let held = if other == rank { None } else { Some(hold(&mut poller, other, pid)?) };
         peers.push(Peer::new(pid, held));
     }
     let (ranks, places) = (peers.len(), segment.size());
@@ -215,10 +217,18 @@ fn prepare(
     Ok((peers, poller, Probe::publish(segment, rank, mode)?))
 }
 
-fn hold(poller: &Poller, rank: usize, pid: i32) -> Result<PidFd> {
-    let watched =
-        |held: PidFd| poller.add(held.as_fd(), rank as u64, Interest::Once).map(|()| held);
-    match PidFd::open(pid).and_then(watched) {
+/// Opens the descriptor of a rank's process and has it polled. Without pidfds, there is no poller.
+fn hold(poller: &mut Option<Poller>, rank: usize, pid: i32) -> Result<PidFd> {
+    let watched = |held: PidFd| {
+        let Some(set) = poller else { return Ok(held) };
+        match set.add(held.as_fd(), rank as u64, Interest::Once) {
+            // A directory.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => *poller = None,
+            other => other?,
+        }
+        Ok(held)
+    };
+    match PidFd::open_to_watch(pid).and_then(watched) {
         Ok(held) => Ok(held),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
             fail!(

@@ -60,6 +60,12 @@ impl Peers {
         self.get(rank).is_some_and(|peer| peer.state == PeerState::Present)
     }
 
+    /// Returns true if `rank` is present, and its process has exited.
+    pub(super) fn has_exited(&self, rank: usize) -> bool {
+        let process = self.get(rank).and_then(|peer| peer.process.as_ref());
+        self.is_present(rank) && process.is_some_and(PidFd::exited)
+    }
+
     /// Returns the producer end of the ring to `rank`, or `None` if that ring is not open.
     pub(super) fn producer(&mut self, rank: usize) -> Option<&mut Producer> {
         self.link_mut(rank)?.producer.as_mut()

@@ -74,7 +74,8 @@ pub(crate) struct Engine {
 
 /// State of the failure detector in `liveness`.
 pub(crate) struct Liveness {
-    pub(crate) poller: Poller,
+    /// Reports the ranks whose process has exited; `None` without pidfds.
+    pub(crate) poller: Option<Poller>,
     /// Number of rank state changes that have been handled.
     pub(crate) settled: u64,
     pub(crate) idle: u32,
@@ -189,7 +190,7 @@ impl Engine {
         rank: usize,
         segment: Segment,
         peers: Peers,
-        poller: Poller,
+        poller: Option<Poller>,
         mode: Mode,
     ) -> Engine {
         Engine {

@@ -13,7 +13,7 @@
 //! processes that are started from such a thread inherit its signal mask.
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{MemfdFlags, OFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions};
@@ -22,7 +22,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
@@ -200,7 +200,7 @@ pub(super) fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / SECOND) as i64, tv_nsec: (ns % SECOND) as i64 }
 }
 
-/// Descriptor of a process (pid fd). Unlike a process id, it never refers to another process.
+/// Descriptor of a process (pidfd). Unlike a process id, it never refers to another process.
 pub struct PidFd(OwnedFd);
 
 impl PidFd {
@@ -210,9 +210,39 @@ impl PidFd {
         keep_fd(rustix::process::pidfd_open(pid, PidfdFlags::empty())?).map(PidFd)
     }
 
+    /// Like [`PidFd::open`]. If the kernel has no pidfds (before Linux 5.3), opens the directory of
+    /// the process in /proc instead, which does not refer to another process either. With that
+    /// descriptor only [`PidFd::exited`] works, and no poller accepts it.
+    pub fn open_to_watch(pid: i32) -> io::Result<Self> {
+        let failed = match PidFd::open(pid) {
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => error,
+            other => return other,
+        };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::open(format!("/proc/{pid}"), flags, Mode::empty()) {
+            Ok(directory) => keep_fd(directory).map(PidFd),
+            // Without /proc, the first error is the one to report.
+            Err(Errno::NOENT) if Path::new("/proc/self").exists() => Err(Errno::SRCH.into()),
+            Err(_) => Err(failed),
+        }
+    }
+
     /// Returns true if the process has exited. A zombie has exited; a stopped process has not.
     pub fn exited(&self) -> bool {
+        // A directory is always readable.
         wait_readable(&[self.as_fd()], 0).is_ok_and(|ready| ready == [true])
+            && !self.runs_by_directory()
+    }
+
+    /// Returns true if the descriptor is a directory of /proc, and its process has not exited.
+    fn runs_by_directory(&self) -> bool {
+        let open = rustix::fs::openat(&self.0, c"stat", OFlags::CLOEXEC, Mode::empty());
+        // A pidfd is no directory, and the file of a process that was reaped cannot be opened or
+        // read.
+        let text =
+            open.map_err(io::Error::from).and_then(|file| io::read_to_string(File::from(file)));
+        let text = text.unwrap_or_default();
+        text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
     }
 
     /// Kills the process. Has no effect if the process has ended already.
