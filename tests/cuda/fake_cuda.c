@@ -283,6 +283,14 @@ API code_t cuCtxPopCurrent_v2(context_t** context) {
     return SUCCESS;
 }
 
+API code_t cuCtxSetCurrent(context_t* context) {
+    BEGIN_ANYWHERE(cuCtxSetCurrent);
+    if (context != NULL && context->retained == 0) return INVALID_CONTEXT;
+    if (thread.depth == 0) thread.depth = 1;
+    thread.stack[thread.depth - 1] = context;
+    return SUCCESS;
+}
+
 API code_t cuCtxGetDevice(int* device) {
     BEGIN(cuCtxGetDevice);
     *device = fake_current()->device;

@@ -479,6 +479,16 @@ API code_t cuMemcpyAsync(ptr_t to, ptr_t from, size_t size, void* stream) {
     return queue_copy(stream, to, from, line(size), 0);
 }
 
+API code_t cuMemcpyHtoDAsync_v2(ptr_t to, const void* from, size_t size, void* stream) {
+    BEGIN(cuMemcpyHtoDAsync_v2);
+    return queue_copy(stream, to, (ptr_t)(uintptr_t)from, line(size), 0);
+}
+
+API code_t cuMemcpyDtoHAsync_v2(void* to, ptr_t from, size_t size, void* stream) {
+    BEGIN(cuMemcpyDtoHAsync_v2);
+    return queue_copy(stream, (ptr_t)(uintptr_t)to, from, line(size), 0);
+}
+
 API code_t cuMemcpyPeerAsync(ptr_t to, context_t* target, ptr_t from, context_t* source, size_t size, void* stream) {
     int fits;
     BEGIN(cuMemcpyPeerAsync);

@@ -80,16 +80,18 @@ pub unsafe trait Dtype: Plain {
 macro_rules! numbers {
     ($($number:ty: $dtype:ident),+ $(,)?) => {$(
         // SAFETY: numbers have no invalid bits.
-        unsafe impl Plain for $number {}
+        unsafe impl $crate::Plain for $number {}
         // SAFETY: the dtype of this number.
-        unsafe impl Dtype for $number {
+        unsafe impl $crate::Dtype for $number {
             #[inline]
-            fn dtype() -> Result<sys::dtl_dtype_t> {
-                Ok(sys::$dtype)
+            fn dtype() -> $crate::Result<$crate::sys::dtl_dtype_t> {
+                Ok($crate::sys::$dtype)
             }
         }
     )+};
 }
+pub(crate) use numbers;
+
 numbers! {
     i8: DTL_DTYPE_INT8, i16: DTL_DTYPE_INT16, i32: DTL_DTYPE_INT32, i64: DTL_DTYPE_INT64,
     u8: DTL_DTYPE_UINT8, u16: DTL_DTYPE_UINT16, u32: DTL_DTYPE_UINT32, u64: DTL_DTYPE_UINT64,
@@ -102,16 +104,7 @@ numbers! {
 #[repr(transparent)]
 pub struct Byte(pub u8);
 
-// SAFETY: a number has no invalid bits.
-unsafe impl Plain for Byte {}
-
-// SAFETY: an element of this dtype has one byte.
-unsafe impl Dtype for Byte {
-    #[inline]
-    fn dtype() -> Result<sys::dtl_dtype_t> {
-        Ok(sys::DTL_DTYPE_BYTE)
-    }
-}
+numbers! { Byte: DTL_DTYPE_BYTE }
 
 impl Byte {
     /// Returns the elements of a slice as bytes without a meaning.

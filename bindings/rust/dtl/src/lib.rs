@@ -9,18 +9,20 @@
 //! - `memory`: allocations ([`Memory`]) and copies.
 //! - `stream`: streams and events.
 //! - `module`: compiled source and kernels.
-//! - `dtype`, `buffer`: elements, and the buffers that have them.
+//! - `dtype`, `element`, `buffer`: elements, and the buffers that have them.
 //! - `operation`: reduction operations.
 //! - `lend`: what makes it sound to lend buffers to the library.
 //! - `comm`: communicators.
 //! - `message`: blocking messages.
 //! - `scope`: nonblocking operations ([`scope()`]).
+//! - `wait`: waiting for the first of several requests.
 //! - `persistent`: messages that are started again and again, in a scope.
 //! - `collective`: collectives, blocking and in a scope.
 //! - `window`: memory that other ranks access, and epochs of one-sided operations.
 //! - `policy`: selection of a resource for each task.
 //! - `registry`: plugins, environments and members of enumerations.
 //! - `topology`: this node.
+//! - [`interop`]: objects of other crates, each behind a feature.
 //!
 //! Objects are destroyed when they are dropped. Using a handle whose object the library has already
 //! destroyed (for example in [`Library::finalize`]) is an error, never undefined behaviour.
@@ -63,8 +65,10 @@ mod buffer;
 mod collective;
 mod comm;
 mod dtype;
+mod element;
 mod error;
 mod handle;
+pub mod interop;
 mod lend;
 mod library;
 mod memory;
@@ -78,6 +82,7 @@ mod scope;
 mod stream;
 mod text;
 mod topology;
+mod wait;
 mod window;
 
 pub use backend::{Backend, Device, backends};
@@ -87,19 +92,24 @@ pub use comm::{Comm, Open};
 pub use dtl_derive::Dtype;
 pub use dtl_sys as sys;
 pub use dtype::{Byte, Dtype, DtypeCell, Plain};
+pub use element::{Bool, Complex, Pair};
 pub use error::{Error, Result, Status, check};
 pub use library::{Library, explain, version};
-pub use memory::Memory;
+pub use memory::{DmaBuf, Memory};
 pub use message::{Message, Received};
 pub use module::{Kernel, Module, Source};
 pub use operation::{
-    BAND, BOR, BXOR, BuiltinOp, LAND, LOR, LXOR, MAX, MIN, NO_OP, Op, Operator, PROD, REPLACE, SUM,
+    BAND, BOR, BXOR, BuiltinOp, LAND, LOR, LXOR, MAX, MAXLOC, MIN, MINLOC, NO_OP, Op, Operator,
+    PROD, REPLACE, SUM,
 };
 pub use persistent::Persistent;
 pub use policy::Policy;
 pub use registry::{Environment, Plugin, environments, member_name, members, plugins};
 pub use scope::{Completed, Request, Scope, scope};
+#[cfg(any(feature = "cudarc", feature = "opencl3"))]
+pub use stream::Wrapped;
 pub use stream::{Event, Stream};
 pub use text::{field, read_text, text_of};
 pub use topology::{affinity, topology};
+pub use wait::{Ended, wait_any, wait_some};
 pub use window::{Epoch, Window};

@@ -3,7 +3,9 @@
 use crate::library::KeepOpen;
 use crate::{Backend, Buffer, BufferMut, Error, Result, call, sys};
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 
@@ -129,6 +131,25 @@ impl Memory {
         unsafe { slice::from_raw_parts_mut(self.as_ptr(), self.size) }
     }
 
+    /// Exports `len` bytes of device memory at `offset` as a dma-buf, through which drivers of other
+    /// devices access the same memory, for example by `ibv_reg_dmabuf_mr` of RDMA. The descriptor
+    /// is closed when it is dropped. What another driver does with it is `unsafe` there, and has to
+    /// end before this allocation is freed.
+    ///
+    /// # Errors
+    /// See `dtl_mem_export_dmabuf`: DTL_ERROR_NOT_SUPPORTED if the backend exports no dma-bufs. Also
+    /// fails if the range is not inside the allocation.
+    pub fn export_dmabuf(&self, offset: usize, len: usize) -> Result<DmaBuf<'_>> {
+        let at = self.range("dtl_mem_export_dmabuf", offset, len)?;
+        let (mut fd, mut start) = (-1, 0);
+        let (out_fd, out_start) = (&raw mut fd, &raw mut start);
+        // SAFETY: an address inside the allocation; the outputs are locals.
+        unsafe { call!(dtl_mem_export_dmabuf(at, len as u64, out_fd, out_start)) }?;
+        // SAFETY: a new descriptor that the caller owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(DmaBuf { fd, offset: start, memory: PhantomData })
+    }
+
     /// Frees the allocation now. Unlike a drop, reports a failure.
     ///
     /// # Errors
@@ -141,6 +162,16 @@ impl Memory {
         // SAFETY: the owner gives it up, and work that uses it was started by an unsafe function.
         unsafe { call!(dtl_mem_free(this.backend.raw(), this.as_ptr().cast())) }
     }
+}
+
+/// Device memory as a dma-buf, from [`Memory::export_dmabuf`].
+#[derive(Debug)]
+pub struct DmaBuf<'a> {
+    /// Descriptor of the dma-buf.
+    pub fd: OwnedFd,
+    /// Offset of the memory in the dma-buf, in bytes.
+    pub offset: u64,
+    memory: PhantomData<&'a Memory>,
 }
 
 impl Drop for Memory {

@@ -40,6 +40,10 @@ builtin! {
     BOR: DTL_OP_BOR,
     /// Bitwise exclusive or.
     BXOR: DTL_OP_BXOR,
+    /// The [`Pair`](crate::Pair) with the lower value.
+    MINLOC: DTL_OP_MINLOC,
+    /// The [`Pair`](crate::Pair) with the higher value.
+    MAXLOC: DTL_OP_MAXLOC,
     /// The operand of the higher rank; in a window, an atomic put.
     REPLACE: DTL_OP_REPLACE,
     /// No change; in a window, an atomic get.

@@ -418,6 +418,31 @@ impl<'scope, B: ?Sized> Request<'scope, B> {
         Ok((done != 0).then(|| self.complete(info)))
     }
 
+    /// Gives up the buffer until the end of the scope. Requests of operations on different types of
+    /// buffers can then be in one list, for [`wait_any`](crate::wait_any).
+    pub fn without_buffer(mut self) -> Request<'scope, ()> {
+        let (open, index) = (self.open, self.index);
+        let handle = std::mem::replace(&mut self.handle, sys::DTL_REQUEST_NULL);
+        Request { open, index, handle, buffer: NonNull::dangling().as_ptr(), life: PhantomData }
+    }
+
+    /// Returns the handle; null after the completion.
+    pub(crate) fn raw(&self) -> sys::dtl_request_t {
+        self.handle
+    }
+
+    /// Takes the outcome of a wait for several requests: `left` is what the wait has left of the
+    /// handle, null if the operation is over.
+    pub(crate) fn take(
+        &mut self,
+        left: sys::dtl_request_t,
+        outcome: Result<sys::dtl_recv_info_t>,
+    ) -> Result<Completed<'scope, B>> {
+        let info = outcome.inspect_err(|_| self.end(left != sys::DTL_REQUEST_NULL))?;
+        self.end(false);
+        Ok(self.complete(info))
+    }
+
     /// Requests the cancellation of the operation. It still has to be waited for.
     ///
     /// # Errors
@@ -446,7 +471,8 @@ impl<'scope, B: ?Sized> Request<'scope, B> {
     /// Returns the result of an operation that has just been completed successfully.
     fn complete(&self, info: sys::dtl_recv_info_t) -> Completed<'scope, B> {
         // SAFETY: the buffer is borrowed for `'scope`, nothing accesses it any more, and a request
-        // is completed once only: its handle is null afterwards, which `in_flight` refuses.
+        // is completed once only: its handle is null afterwards, which `in_flight` refuses and a
+        // wait for several requests skips.
         Completed { received: info.into(), buffer: unsafe { &mut *self.buffer } }
     }
 }

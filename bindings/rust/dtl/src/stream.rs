@@ -73,6 +73,62 @@ impl Stream {
     }
 }
 
+/// Stream of the library over a stream that another crate owns, which it keeps alive.
+///
+/// Dropping it waits for the work that was queued through it. The stream of the other crate stays.
+#[cfg(any(feature = "cudarc", feature = "opencl3"))]
+#[derive(Debug)]
+pub struct Wrapped<N> {
+    // Dropped before `_native`.
+    stream: Stream,
+    _native: N,
+}
+
+#[cfg(any(feature = "cudarc", feature = "opencl3"))]
+impl<N> Wrapped<N> {
+    /// Creates a handle for a stream of a device.
+    ///
+    /// # Safety
+    /// `handle` must be a native stream of the backend, and live as long as `native`.
+    pub(crate) unsafe fn new(
+        device: Device,
+        handle: *mut std::ffi::c_void,
+        native: N,
+    ) -> Result<Wrapped<N>> {
+        let address = handle.expose_provenance();
+        let wrap = || {
+            let mut out = sys::DTL_STREAM_NULL;
+            device.make_current()?;
+            let native = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: the caller's contract; the output is a local.
+            unsafe { call!(dtl_stream_wrap(device.backend.raw(), native, &raw mut out)) }?;
+            Ok(Stream::from_raw(out))
+        };
+        // In a thread of its own, so that the current device of this one does not change.
+        let stream = std::thread::scope(|threads| threads.spawn(wrap).join());
+        let stream = stream.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(Wrapped { stream, _native: native })
+    }
+}
+
+#[cfg(any(feature = "cudarc", feature = "opencl3"))]
+impl<N> std::ops::Deref for Wrapped<N> {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+#[cfg(any(feature = "cudarc", feature = "opencl3"))]
+impl<N> Drop for Wrapped<N> {
+    fn drop(&mut self) {
+        // The native stream has to live until its work is complete. A failure of the work is that
+        // of the stream, which its owner sees.
+        let _ = self.stream.synchronize();
+    }
+}
+
 owner! {
     /// A point in a stream's work.
     Event, dtl_event_t, dtl_event_destroy

@@ -1,13 +1,12 @@
 //! Windows: memory of each rank that other ranks access, and the epochs in which they access it.
-//! The operations between two fences are called through `sys`: after a failed fence they may still
-//! use their buffers.
 
 use crate::buffer::room;
 use crate::error::failure;
 use crate::lend::{abort, lend, lent};
 use crate::library::KeepOpen;
-use crate::{Buffer, BufferMut, Comm, Dtype, Error, Operator, Result, call, sys};
-use std::cell::Cell;
+use crate::{Buffer, BufferMut, Comm, Dtype, Error, Operator, Result, call, field, sys};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
@@ -61,11 +60,75 @@ impl Window {
     }
 
     /// Ends the epoch that the previous fence opened and opens a new epoch. Collective.
+    /// [`Window::fenced`] has the operations of an epoch.
     ///
     /// # Errors
     /// See `dtl_win_fence`.
     pub fn fence(&self) -> Result {
         call!(dtl_win_fence(self.handle))
+    }
+
+    /// Runs one-sided operations on any ranks in the epoch that the previous fence opened, and ends
+    /// it with a fence, which opens the next epoch. Collective. The operations borrow their buffers
+    /// until this function returns; it returns when all of them are complete.
+    ///
+    /// ```
+    /// # use dtl_binding::{Comm, Window};
+    /// # fn main() -> dtl_binding::Result {
+    /// let comm = Comm::world()?;
+    /// let (rank, size) = (comm.rank()?, comm.size()?);
+    /// let (right, mut got) = ((rank + 1) % size, 0);
+    /// let window = Window::allocate(&comm, 4, 4)?;
+    /// window.fence()?;
+    /// window.fenced(|epoch| epoch.put(&rank, right, 0))?;
+    /// window.fenced(|epoch| epoch.get(&mut got, right, 0))?;
+    /// assert_eq!(got, rank);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A value that an operation fetches can be read only after the epoch:
+    ///
+    /// ```compile_fail,E0503
+    /// # use dtl_binding::{Result, Window};
+    /// # fn wrong(window: &Window) -> Result {
+    /// let mut value = 0_i64;
+    /// window.fenced(|epoch| {
+    ///     epoch.get(&mut value, 0, 0)?;
+    ///     assert!(value > 0);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// A buffer cannot be a variable of the closure:
+    ///
+    /// ```compile_fail,E0597
+    /// # use dtl_binding::{Result, Window};
+    /// # fn wrong(window: &Window) -> Result {
+    /// window.fenced(|epoch| {
+    ///     let value = 1_i64;
+    ///     epoch.put(&value, 0, 0)
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See `dtl_win_fence`. After a failed fence, operations may still use their buffers. This
+    /// function then completes them with a lock and an unlock of each of their targets, without a
+    /// time limit, before it returns the error of the fence. If a target cannot be locked, because
+    /// its process died, it writes the text to standard error and aborts the process; it returns if
+    /// the ranks share the memory (`way` of [`Window::info`] begins with "loads"), because each
+    /// operation is complete then. A program that has to survive the death of a rank uses
+    /// [`Window::lock`], whose end needs no other rank. A failure of the closure counts before a
+    /// failure of the fence.
+    pub fn fenced<'env, F, R>(&self, f: F) -> Result<R>
+    where
+        F: for<'scope> FnOnce(&'scope Epoch<'scope, 'env>) -> Result<R>,
+    {
+        // Dropped last: the epoch is over when the library may be finalized.
+        let _open = KeepOpen::enter("dtl_win_fence")?;
+        self.epoch(&Used::by_fence(), None, f)
     }
 
     /// Locks one target, runs one-sided operations, and unlocks the target. `kind` is
@@ -111,7 +174,7 @@ impl Window {
         // Dropped last: the epoch is over when the library may be finalized.
         let _open = KeepOpen::enter("dtl_win_lock")?;
         call!(dtl_win_lock(self.handle, kind, target))?;
-        self.epoch(Some(target), f)
+        self.epoch(&Used::by_lock(), Some(target), f)
     }
 
     /// Locks all targets with shared locks, runs one-sided operations, and unlocks the targets. The
@@ -126,20 +189,19 @@ impl Window {
         // Dropped last: the epoch is over when the library may be finalized.
         let _open = KeepOpen::enter("dtl_win_lock_all")?;
         call!(dtl_win_lock_all(self.handle))?;
-        self.epoch(None, f)
+        self.epoch(&Used::by_lock(), None, f)
     }
 
-    /// Runs the operations of an epoch that has just begun, and ends it.
-    fn epoch<'env, F, R>(&self, target: Option<i32>, f: F) -> Result<R>
+    /// Runs the operations of an open epoch, and ends it.
+    fn epoch<'env, F, R>(&self, used: &Used, target: Option<i32>, f: F) -> Result<R>
     where
         F: for<'scope> FnOnce(&'scope Epoch<'scope, 'env>) -> Result<R>,
     {
-        let is_used = Cell::new(false);
-        let mut unlock = Unlock { window: self.handle, target, is_locked: true, is_used: &is_used };
-        let (window, is_used) = (self.handle, &is_used);
-        let epoch = Epoch { window, target, is_used, scope: PhantomData, env: PhantomData };
+        let window = self.handle;
+        let mut end = End { window, target, is_open: true, used };
+        let epoch = Epoch { window, target, used, scope: PhantomData, env: PhantomData };
         let result = f(&epoch);
-        let ended = unlock.run();
+        let ended = end.run();
         result.and_then(|value| ended.map(|()| value))
     }
 
@@ -164,19 +226,54 @@ impl Drop for Window {
     }
 }
 
-/// Ends an epoch: at its end, or when the closure of the epoch panics.
-struct Unlock<'a> {
-    window: sys::dtl_win_t,
-    /// `None`: all ranks.
-    target: Option<i32>,
-    is_locked: bool,
-    /// True if operations have borrowed buffers.
-    is_used: &'a Cell<bool>,
+/// Operations of an epoch that have borrowed buffers.
+struct Used {
+    /// True if there are any.
+    any: Cell<bool>,
+    /// Their targets, which a failed fence has to know. `None`: the epoch has locks.
+    targets: Option<RefCell<BTreeSet<i32>>>,
 }
 
-impl Unlock<'_> {
-    /// Unlocks. Returns when nothing accesses the buffers of the epoch any more.
+impl Used {
+    fn by_lock() -> Used {
+        Used { any: Cell::new(false), targets: None }
+    }
+
+    fn by_fence() -> Used {
+        Used { any: Cell::new(false), targets: Some(RefCell::default()) }
+    }
+
+    fn add(&self, target: i32) {
+        self.any.set(true);
+        if let Some(targets) = &self.targets {
+            targets.borrow_mut().insert(target);
+        }
+    }
+}
+
+/// Ends an epoch: at its end, or when the closure of the epoch panics.
+struct End<'a> {
+    window: sys::dtl_win_t,
+    /// Target that is unlocked. `None`: all ranks.
+    target: Option<i32>,
+    is_open: bool,
+    used: &'a Used,
+}
+
+impl End<'_> {
+    /// Ends the epoch. Returns when nothing accesses its buffers any more.
     fn run(&mut self) -> Result {
+        let Some(targets) = &self.used.targets else { return self.unlock() };
+        self.is_open = false;
+        let fenced = call!(dtl_win_fence(self.window));
+        if fenced.is_err() {
+            targets.borrow().iter().for_each(|target| self.release(*target));
+        }
+        fenced
+    }
+
+    /// Unlocks. Returns when nothing accesses the buffers of the epoch any more.
+    fn unlock(&mut self) -> Result {
         loop {
             let (call, status) = match self.target {
                 Some(target) => ("dtl_win_unlock", sys::dtl_win_unlock(self.window, target)),
@@ -187,35 +284,69 @@ impl Unlock<'_> {
                 sys::DTL_ERROR_TIMEOUT => {}
                 // A call through `sys` has ended the epoch. Operations that it has not completed, in
                 // an epoch that it began, would use their buffers for an unknown time.
-                sys::DTL_ERROR_INVALID_STATE if self.is_used.get() => {
+                sys::DTL_ERROR_INVALID_STATE if self.used.any.get() => {
                     abort(&failure(call, status));
                 }
                 _ => {
-                    self.is_locked = false;
+                    self.is_open = false;
                     return lent(call, status);
                 }
             }
         }
     }
+
+    /// Completes the operations on a target after a fence has failed.
+    fn release(&self, target: i32) {
+        const CALL: &str = "dtl_win_lock";
+        loop {
+            match sys::dtl_win_lock(self.window, sys::DTL_LOCK_SHARED, target) {
+                sys::DTL_SUCCESS => {
+                    let (window, target, used) = (self.window, Some(target), self.used);
+                    // The failure of the fence counts.
+                    let _ = End { window, target, is_open: true, used }.unlock();
+                    return;
+                }
+                sys::DTL_ERROR_TIMEOUT => {}
+                // No operation on such a target has started.
+                sys::DTL_ERROR_INVALID_RANK => return,
+                // The closure of a lock has this epoch inside, and that lock can flush.
+                sys::DTL_ERROR_INVALID_STATE
+                    if sys::dtl_win_flush(self.window, target) == sys::DTL_SUCCESS =>
+                {
+                    return;
+                }
+                // Where ranks share the memory, operations are complete when their calls return.
+                status if !self.is_shared() => abort(&failure(CALL, status)),
+                _ => return,
+            }
+        }
+    }
+
+    /// Returns true if operations are complete when their calls return.
+    fn is_shared(&self) -> bool {
+        let mut info = sys::DTL_WIN_INFO_INIT;
+        // SAFETY: the output is a local with its size.
+        let described = unsafe { call!(dtl_win_info(self.window, 0, &raw mut info)) };
+        described.is_ok() && field(&info.way).starts_with("loads")
+    }
 }
 
-impl Drop for Unlock<'_> {
+impl Drop for End<'_> {
     fn drop(&mut self) {
-        if self.is_locked {
+        if self.is_open {
             // The panic counts.
             let _ = self.run();
         }
     }
 }
 
-/// Epoch of one-sided operations, see [`Window::lock`]. Displacements are in steps of the target's
+/// Epoch of one-sided operations, see [`Window::lock`] and [`Window::fenced`]. Displacements are in steps of the target's
 /// `disp_unit`.
 pub struct Epoch<'scope, 'env: 'scope> {
     window: sys::dtl_win_t,
     /// Target whose operations the end of the epoch completes. `None`: all ranks.
     target: Option<i32>,
-    /// True if operations have borrowed buffers.
-    is_used: &'scope Cell<bool>,
+    used: &'scope Used,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -237,7 +368,7 @@ impl<'scope> Epoch<'scope, '_> {
             );
             return Err(Error::state(call, text));
         }
-        self.is_used.set(true);
+        self.used.add(target);
         Ok(())
     }
 

@@ -1,14 +1,14 @@
-//! Test of a transport that does not release a buffer: the blocking call must not return to safe
+//! Tests of buffers that are not released: the call must not return to safe
 //! code. The registered kind "keeps" never completes a collective.
 //!
 //! Needs libdtl.so.0.2: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
 
 #![allow(clippy::unwrap_used, reason = "a call that fails fails the test")]
 
-use dtl_binding::{Comm, Library, Open, call, sys};
+use dtl_binding::{Comm, Library, Open, Window, call, sys};
 use std::ffi::c_void;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::ptr;
 use sys::dtl_status_t;
 
@@ -140,4 +140,52 @@ fn a_buffer_that_is_not_released_ends_the_process() {
     assert!(text.contains("dtl: dtl_comm_allreduce: "), "{text}");
     assert!(text.contains("has not given the buffer back"), "{text}");
     assert!(text.contains("call dtl_binding::sys::dtl_comm_allreduce"), "{text}");
+}
+
+/// Rank of the other test, in a process of its own.
+const RANK: &str = "DTL_TEST_FENCE_RANK";
+
+/// Puts to a rank that has ended, between two fences. Ranks share no memory of `dtl_win_create`, so
+/// nobody knows whether the put still uses its buffer.
+fn fence_rank(rank: i32) {
+    let _library = Library::init().unwrap();
+    let job = std::env::var("DTL_TEST_FENCE_JOB").unwrap();
+    let how = Open { kind: "shm", place: Some((rank, 2)), job: Some(&job), ..Open::default() };
+    let comm = Comm::open(&how).unwrap();
+    let (mut memory, mut handle) = (vec![0_u64; 8], sys::DTL_WIN_NULL);
+    let at = memory.as_mut_ptr().cast();
+    // SAFETY: the memory outlives the window; the output is a local.
+    unsafe { call!(dtl_win_create(comm.raw(), at, 64, 8, &raw mut handle)) }.unwrap();
+    // SAFETY: nothing else destroys the window.
+    let window = unsafe { Window::from_raw(handle) };
+    window.fence().unwrap();
+    if rank == 1 {
+        std::process::exit(0);
+    }
+    let outcome = window.fenced(|epoch| epoch.put(&7_u64, 1, 0));
+    unreachable!("returned with a buffer in use: {outcome:?}");
+}
+
+#[test]
+fn a_fence_that_cannot_release_a_buffer_ends_the_process() {
+    if let Ok(rank) = std::env::var(RANK) {
+        return fence_rank(rank.parse().unwrap());
+    }
+    let start = |rank: &str| {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["a_fence_that_cannot_release_a_buffer_ends_the_process", "--exact"])
+            .arg("--nocapture")
+            .env(RANK, rank)
+            .env("DTL_TEST_FENCE_JOB", format!("fence-{}", std::process::id()))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let (zero, mut one) = (start("0"), start("1"));
+    assert!(one.wait().unwrap().success());
+    let output = zero.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(6), "{text}");
+    assert!(text.contains("dtl: dtl_win_lock: "), "{text}");
+    assert!(text.contains("call dtl_binding::sys::dtl_win_lock"), "{text}");
 }
