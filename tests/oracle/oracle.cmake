@@ -40,3 +40,31 @@ set_tests_properties(${oracle_tests} PROPERTIES TIMEOUT ${guard} COST 100)
 foreach(test tests/oracle.mpi tests/oracle.windows)
   set_tests_properties(${test} PROPERTIES PROCESSORS 2 RESOURCE_LOCK polling)
 endforeach()
+
+# The Rust binding over communicators of rsmpi, compared with rsmpi itself. cargo knows best what is up to date.
+set(rust_oracle_before dtl_shared_build)
+foreach(mpi openmpi mpich)
+  if(NOT DTL_TEST_MPICC_${mpi} OR NOT DTL_TEST_MPIRUN_${mpi})
+    skipped(tests/oracle.rust.${mpi} "mpicc.${mpi} or mpirun.${mpi} is not installed")
+    continue()
+  endif()
+  add_custom_target("build_oracle_rust_${mpi}"
+    COMMAND "${CMAKE_COMMAND}" -E env "DTL_LIB_DIR=${DTL_STAGE}/lib" "CARGO=${dtl_cargo}"
+            "${top}/tests/oracle/rust.sh" program "${CMAKE_CURRENT_BINARY_DIR}/cargo-oracle" ${mpi} "${DTL_TEST_MPICC_${mpi}}"
+            "${bin}/oracle.rust.${mpi}"
+    COMMENT "cargo: Rust oracle with ${mpi}" VERBATIM)
+  # One after the other: they share a folder.
+  add_dependencies("build_oracle_rust_${mpi}" ${rust_oracle_before})
+  set(rust_oracle_before "build_oracle_rust_${mpi}")
+  add_dependencies(dtl_tests "build_oracle_rust_${mpi}")
+  set(launcher "${DTL_TEST_MPIRUN_${mpi}}")
+  if(mpi STREQUAL "openmpi")
+    list(APPEND launcher --allow-run-as-root --oversubscribe)
+  endif()
+  # MPI's own messages, and with a time limit the library's.
+  foreach(limit 0 60000)
+    add_test(NAME tests/oracle.rust.${mpi}.${limit} COMMAND ${launcher} -n 4 "${bin}/oracle.rust.${mpi}" 300)
+    set_tests_properties(tests/oracle.rust.${mpi}.${limit} PROPERTIES TIMEOUT ${guard} PROCESSORS 2 RESOURCE_LOCK polling
+      ENVIRONMENT "LD_LIBRARY_PATH=${DTL_STAGE}/lib;DTL_TIMEOUT=${limit}")
+  endforeach()
+endforeach()

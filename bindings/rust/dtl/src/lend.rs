@@ -28,6 +28,11 @@
 //! One-sided operations borrow their buffers until their epoch ends. The unlock is repeated while it
 //! returns DTL_ERROR_TIMEOUT, which means that operations still use their buffers. If the epoch does
 //! not exist any more, because its end was called through [`sys`], the process is aborted.
+//!
+//! A fence that fails may leave operations in flight. Their targets are then locked and unlocked, as
+//! an unlock completes all operations on a target. If one cannot be locked, nothing shows when its
+//! operations end, and the process is aborted. There is one exception: where ranks access the memory
+//! with loads and stores, each operation was complete when its call returned.
 
 use crate::error::failure;
 use crate::{Error, Result, sys};

@@ -32,7 +32,8 @@
 //! buffers until they return. Nonblocking ones borrow them until a [`scope()`] ends, which ends
 //! all its operations first. If a plugin's transport cannot release a buffer after a failure, the
 //! call does not return: it writes the text to standard error and aborts the process. The built-in
-//! kinds of communicators always release the buffers. Access to memory of the library by reference
+//! kinds of communicators always release the buffers. [`Window::fenced`] does the same if a fence has
+//! failed and a target cannot be locked. Access to memory of the library by reference
 //! is `unsafe`, because its other users (streams, devices, ranks) are not known to the compiler.
 //! Functions without a wrapper are called through [`sys`], under their C contract.
 //!
@@ -59,6 +60,11 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/how-to/write-rust.md")]
 struct Page;
+
+/// The page for users of other crates, whose programs need their features.
+#[cfg(all(doctest, feature = "cudarc", feature = "mpi", feature = "opencl3"))]
+#[doc = include_str!("../../../../docs/how-to/use-rust-crates.md")]
+struct CratesPage;
 
 mod backend;
 mod buffer;

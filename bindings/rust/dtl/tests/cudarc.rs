@@ -99,7 +99,7 @@ fn device_memory_is_exported_as_a_dma_buf() {
     let Some(_context) = context() else { return };
     let cuda = Backend::find("cuda").unwrap();
     cuda.device(0).make_current().unwrap();
-    let memory = cuda.alloc(sys::DTL_MEMORY_DEVICE, 1 << 16, 0).unwrap();
+    let memory = cuda.alloc(sys::DTL_MEMORY_SHARED, 1 << 16, 0).unwrap();
     let exported = match memory.export_dmabuf(100, 1000) {
         Ok(exported) => exported,
         // A driver with closed kernel modules.

@@ -1,4 +1,4 @@
-//! Command queues and buffers of the crate `opencl3`. Needs feature `opencl3`.
+//! Command queues and buffers of the crate `opencl3`. Needs feature `opencl3` and Rust 1.87.
 //!
 //! OpenCL objects belong to a context, and the library has one for each platform: [`context`] returns
 //! it, for the queues, programs and buffers of opencl3. Shared virtual memory that the library has
