@@ -15,13 +15,13 @@ oracle=$build/tests/cargo-oracle-ibverbs/debug/oracle-ibverbs
 
 # with_fake [NAME=VALUE...]: with the fake devices and CUDA driver.
 with_fake() {
-    env LD_LIBRARY_PATH="$DTL_LIB_DIR:$build/tests/bin/rdma:$build/tests/bin/cuda" DTL_FAKE_VERBS_DMABUF=1 \
-        DTL_FAKE_VERBS_LEAKS=1 "$@" "$oracle"
+    env LD_LIBRARY_PATH="$DTL_LIB_DIR:$build/tests/bin/rdma:$build/tests/bin/cuda" DTL_FAKE_VERBS_DMABUF=1 "$@" "$oracle"
 }
 
 LD_LIBRARY_PATH="$DTL_LIB_DIR" "$oracle"
-with_fake
-with_fake DTL_FAKE_VERBS_LINK=ib DTL_FAKE_VERBS_DEVICES=4
+with_fake DTL_FAKE_VERBS_LEAKS=1
+with_fake DTL_FAKE_VERBS_LEAKS=1 DTL_FAKE_VERBS_LINK=ib DTL_FAKE_VERBS_DEVICES=4
+# The crate closes no device whose port is down.
 with_fake DTL_FAKE_VERBS_PORT=down
 with_fake DTL_FAKE_VERBS_DEVICES=empty
 with_fake DTL_FAKE_VERBS_DEVICES=0
