@@ -73,15 +73,17 @@ impl Stream {
     }
 }
 
-/// Stream of the library over a stream that another crate owns, which it keeps alive.
+/// Stream of the library over a stream that another crate owns.
 ///
-/// Dropping it waits for the work that was queued through it. The stream of the other crate stays.
+/// Dropping it waits for the work that was queued through it. It keeps the other crate's stream alive
+/// until the process ends: if another thread is in a call of the library when the handle is
+/// destroyed, the library waits for the native stream once more when that call has returned. So wrap
+/// the streams of a program once, not for each use.
 #[cfg(any(feature = "cudarc", feature = "opencl3"))]
 #[derive(Debug)]
 pub struct Wrapped<N> {
-    // Dropped before `_native`.
     stream: Stream,
-    _native: N,
+    _native: std::mem::ManuallyDrop<N>,
 }
 
 #[cfg(any(feature = "cudarc", feature = "opencl3"))]
@@ -89,7 +91,7 @@ impl<N> Wrapped<N> {
     /// Creates a handle for a stream of a device.
     ///
     /// # Safety
-    /// `handle` must be a native stream of the backend, and live as long as `native`.
+    /// `handle` must be a native stream of the backend, and live as long as `native` is not dropped.
     pub(crate) unsafe fn new(
         device: Device,
         handle: *mut std::ffi::c_void,
@@ -107,7 +109,7 @@ impl<N> Wrapped<N> {
         // In a thread of its own, so that the current device of this one does not change.
         let stream = std::thread::scope(|threads| threads.spawn(wrap).join());
         let stream = stream.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok(Wrapped { stream, _native: native })
+        Ok(Wrapped { stream, _native: std::mem::ManuallyDrop::new(native) })
     }
 }
 
@@ -123,8 +125,8 @@ impl<N> std::ops::Deref for Wrapped<N> {
 #[cfg(any(feature = "cudarc", feature = "opencl3"))]
 impl<N> Drop for Wrapped<N> {
     fn drop(&mut self) {
-        // The native stream has to live until its work is complete. A failure of the work is that
-        // of the stream, which its owner sees.
+        // Before the buffers of the work go. A failure of the work is that of the stream, which its
+        // owner sees.
         let _ = self.stream.synchronize();
     }
 }

@@ -79,8 +79,11 @@ fn ends(all: Pair, world: SimpleCommunicator) {
 
 /// Checks that calls after MPI_Finalize fail, and that a communicator may be dropped then.
 fn late(universe: mpi::environment::Universe) {
-    let comm = Comm::from_mpi(&universe.world()).unwrap();
+    let world = universe.world();
+    let comm = Comm::from_mpi(&world).unwrap();
     drop(universe);
+    let error = Comm::from_mpi(&world).unwrap_err();
+    assert_eq!(error.status, sys::DTL_ERROR_INVALID_STATE, "{error}");
     if comm.size().is_ok_and(|size| size == 1) {
         // A barrier of one rank may need no MPI.
         return;
