@@ -91,7 +91,8 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
         // If the wrapped native stream belongs to a stream of the library, that stream remains in
         // use.
         if stream.queue.is_wrapped() {
-            stream.close();
+            // The native stream's owner may have destroyed it by now.
+            stream.end();
         }
     }
 

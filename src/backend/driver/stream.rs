@@ -217,11 +217,18 @@ impl<D: Driver> Stream<D> {
     }
 
     /// Waits for the queued work (unless called on the stream's callback thread), and then ends the
-    /// callback thread.
+    /// stream.
     pub fn close(&self) {
         if !self.is_own_thread() {
             // No caller remains to receive a failure.
             let _ = self.synchronize();
+        }
+        self.end();
+    }
+
+    /// Ends the callback thread of a stream whose work is complete. Does not use the native stream.
+    pub fn end(&self) {
+        if !self.is_own_thread() {
             collect(&self.log, u64::MAX); // drops references to other streams, breaking cycles
         }
         let worker = self.worker.lock().take();

@@ -466,8 +466,9 @@ impl Stream {
         match &self.body {
             StreamImpl::Own(queue) => queue.close(),
             // The destruction of a backend's stream waits for its work, but happens only when the
-            // last call that uses the stream has returned.
-            StreamImpl::Backend(foreign) if foreign.owned && Arc::strong_count(self) > 1 => {
+            // last call that uses the stream has returned, or later, if another thread is in the
+            // library. The owner of a wrapped native stream may destroy that stream before.
+            StreamImpl::Backend(foreign) if !foreign.owned || Arc::strong_count(self) > 1 => {
                 // An unreported failure is dropped: the handle is destroyed, so no call can return
                 // the failure.
                 let _ =

@@ -6,7 +6,7 @@ use crate::error::{Result, fail};
 use crate::sys::memory::heap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// Tag (the number that selects the statistics) of those blocks of the host allocator that do not
 /// belong to a memory pool.
@@ -31,7 +31,8 @@ impl Usage {
     /// Counts an allocation before it is made; fails while the backend is being unregistered. This
     /// function increments `live_count` before it reads `closing`, and [`Usage::close`] sets
     /// `closing` before it reads the counts. All four accesses are sequentially consistent, so at
-    /// least one of the two functions reads the write of the other.
+    /// least one of the two functions reads the write of the other. (The fence in `close` is for
+    /// qemu: on x86 it does not keep Arm's store-release before a later load-acquire.)
     pub(crate) fn begin(&self, backend: &Backend) -> Result<()> {
         self.live_count.fetch_add(1, Ordering::SeqCst);
         self.check_open(backend).inspect_err(|_| self.give_up())
@@ -58,6 +59,7 @@ impl Usage {
     /// a call, withdraws the rejection and returns false.
     pub fn close(&self) -> bool {
         self.closing.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         let unused = self.live_count.load(Ordering::SeqCst) == 0
             && self.range_count.load(Ordering::SeqCst) == 0;
         if !unused {

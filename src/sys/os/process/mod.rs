@@ -2,6 +2,8 @@
 //! Access to the memory of other processes is in `foreign_process`, communication with them in
 //! `unix_socket` and `shm_segment`.
 //!
+//! - `pid_fd`: descriptors of processes.
+//!
 //! A call that runs a program and collects its output does not change the signal handlers or the
 //! signal mask of the process.
 //!
@@ -13,21 +15,25 @@
 //! processes that are started from such a thread inherit its signal mask.
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::fs::{MemfdFlags, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
-use rustix::process::{Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, Resource, Signal, WaitId, WaitIdOptions};
 use rustix::rand::GetRandomFlags;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use std::{fs, io};
+
+mod pid_fd;
+
+pub use pid_fd::PidFd;
 
 /// Ends the process at once, without running destructors or atexit functions.
 pub fn exit_now(code: i32) -> ! {
@@ -198,70 +204,6 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<
 pub(super) fn timespec(ns: u64) -> Timespec {
     const SECOND: u64 = 1_000_000_000;
     Timespec { tv_sec: (ns / SECOND) as i64, tv_nsec: (ns % SECOND) as i64 }
-}
-
-/// Descriptor of a process (pidfd). Unlike a process id, it never refers to another process.
-pub struct PidFd(OwnedFd);
-
-impl PidFd {
-    /// Opens a process descriptor (pidfd); fails with ESRCH if no process has that id.
-    pub fn open(pid: i32) -> io::Result<Self> {
-        let pid = Pid::from_raw(pid.max(0)).ok_or(Errno::INVAL)?;
-        keep_fd(rustix::process::pidfd_open(pid, PidfdFlags::empty())?).map(PidFd)
-    }
-
-    /// Like [`PidFd::open`]. If the kernel has no pidfds (before Linux 5.3), opens the directory of
-    /// the process in /proc instead, which does not refer to another process either. With that
-    /// descriptor only [`PidFd::exited`] works, and no poller accepts it.
-    pub fn open_to_watch(pid: i32) -> io::Result<Self> {
-        let failed = match PidFd::open(pid) {
-            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => error,
-            other => return other,
-        };
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rustix::fs::open(format!("/proc/{pid}"), flags, Mode::empty()) {
-            Ok(directory) => keep_fd(directory).map(PidFd),
-            // Without /proc, the first error is the one to report.
-            Err(Errno::NOENT) if Path::new("/proc/self").exists() => Err(Errno::SRCH.into()),
-            Err(_) => Err(failed),
-        }
-    }
-
-    /// Returns true if the process has exited. A zombie has exited; a stopped process has not.
-    pub fn exited(&self) -> bool {
-        // A directory is always readable.
-        wait_readable(&[self.as_fd()], 0).is_ok_and(|ready| ready == [true])
-            && !self.runs_by_directory()
-    }
-
-    /// Returns true if the descriptor is a directory of /proc, and its process has not exited.
-    fn runs_by_directory(&self) -> bool {
-        let open = rustix::fs::openat(&self.0, c"stat", OFlags::CLOEXEC, Mode::empty());
-        // A pidfd is no directory, and the file of a process that was reaped cannot be opened or
-        // read.
-        let text =
-            open.map_err(io::Error::from).and_then(|file| io::read_to_string(File::from(file)));
-        let text = text.unwrap_or_default();
-        text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-    }
-
-    /// Kills the process. Has no effect if the process has ended already.
-    pub fn kill(&self) {
-        let _ = rustix::process::pidfd_send_signal(&self.0, Signal::KILL);
-    }
-
-    /// Waits until the process has ended, and reaps it. Returns at once if it is not a child of
-    /// this process or has already been reaped.
-    pub fn reap(&self) {
-        let _ = rustix::process::waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED);
-    }
-}
-
-/// Returns the descriptor, which becomes readable when the process exits.
-impl AsFd for PidFd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
 }
 
 /// Returns 64 random bits from the kernel.

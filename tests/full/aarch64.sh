@@ -1,0 +1,92 @@
+#!/bin/bash
+# The library for 64-bit Arm: built by a cross compiler, and its tests run by qemu's user emulation. No such hardware was
+# at hand. What runs: the unit tests, the C tests of `./run check` (one compilation; two ranks where they take ranks), and
+# the kit on host, null, self, shm and threads with 1, 2 and 4 ranks. Some 15 minutes on two cores.
+#     tests/full/aarch64.sh [BUILD_DIR]     default: build/aarch64
+# Needs Debian's qemu-user, gcc-aarch64-linux-gnu and g++-aarch64-linux-gnu, and rustup's target; says what is missing.
+# Programs for Arm run by themselves in a namespace whose kernel hands them to qemu (binfmt_misc, Linux 6.7): nothing is
+# changed outside of it.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+top=$PWD
+build=$(realpath -m "${1:-build/aarch64}")
+target=aarch64-unknown-linux-gnu
+prefix=/usr/aarch64-linux-gnu
+. tools/rust.sh
+export RUSTUP_TOOLCHAIN=${RUSTUP_TOOLCHAIN-$rust_pinned}
+
+skip() { echo "skipped: $1"; exit 77; }
+qemu=$(command -v qemu-aarch64) || skip "no qemu-aarch64 (apt-get install qemu-user)"
+for compiler in gcc g++; do
+    command -v aarch64-linux-gnu-$compiler >/dev/null || skip "no aarch64-linux-gnu-$compiler (apt-get install $compiler-aarch64-linux-gnu)"
+done
+[ -e "$(rustc --print target-libdir --target $target)" ] || skip "no Rust for $target (rustup target add $target)"
+
+# The magic number of ELF files for this machine, as the kernel wants it: what is compared, and which bits.
+magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
+mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
+export QEMU_LD_PREFIX=$prefix magic mask qemu
+# emulated COMMAND…: in a namespace in which programs for Arm run.
+emulated() {
+    unshare -rm sh -c 'mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc &&
+        printf "%s" ":dtl-aarch64:M::$magic:$mask:$qemu:F" >/proc/sys/fs/binfmt_misc/register && exec "$@"' sh "$@"
+}
+emulated true 2>/dev/null || skip "the kernel has no binfmt_misc for namespaces (Linux 6.7), or unshare -rm is not allowed here"
+
+# What the emulator cannot: a name of a test, and why. Linux on the processor itself does all of this.
+left_out() {
+    sed -n 's/ *#.*//p' <<'END'
+test_array              # fork: qemu ignores MADV_WIPEONFORK
+test_fork_inside        # fork
+test_launch_history     # fork
+test_lifecycle          # fork
+test_loops              # fork
+test_mem_export         # fork
+test_memory_heap        # fork
+test_trace              # fork
+test_mem_shared         # qemu invents the start time in /proc/self/stat
+test_win_access         # start time
+test_win_threads        # start time
+test_comm_limits        # ulimit -v and system call filters apply to qemu
+test_comm_places        # ulimit -v
+test_comm_memory        # resident memory is qemu's
+END
+}
+
+failed=0
+step() { # NAME COMMAND…
+    local name=$1 begin=$SECONDS status
+    shift
+    "$@" >"$build/$name.log" 2>&1
+    status=$?
+    if [ $status -eq 0 ]; then echo "ok      $name, $((SECONDS - begin)) s"; else
+        echo "FAILED  $name, $((SECONDS - begin)) s ($build/$name.log)"
+        tail -n 25 "$build/$name.log" | sed 's/^/        /'
+        failed=1
+    fi
+}
+
+mkdir -p "$build/bin"
+# Kernels from source are compiled by the C compiler that the library finds: for Arm.
+for name in cc gcc; do ln -sf "$(command -v aarch64-linux-gnu-gcc)" "$build/bin/$name"; done
+step configure cmake -B "$build" -DCMAKE_TOOLCHAIN_FILE="$top/cmake/toolchains/aarch64-linux-gnu.cmake" -DDTL_BUILD_TESTS=ON
+CARGO_PROFILE_PROGRAMS_OPT_LEVEL=1 step build cmake --build "$build" -j "$(nproc)" --target dtl_check dtl_static_build
+[ $failed -eq 0 ] || exit 1
+
+export PATH=$build/bin:$PATH
+step ctest emulated ctest --test-dir "$build" -j "$(nproc)" -L check --output-on-failure \
+    -E "tests/c/($(left_out | paste -sd'|'))\\."
+kits='abi|null|host|self|minimal|(threads|shm)-[124]'
+step kit emulated ctest --test-dir "$build" -j "$(nproc)" -R "^tests/ctk\\.($kits)\$" --output-on-failure
+
+# Unit tests that need a fork or the start time of a process are left out by their names.
+units() {
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc PROPTEST_CASES=16 CARGO_PROFILE_DEV_DEBUG=none \
+        emulated cargo test --locked -p dtl --lib --target $target --target-dir "$build/cargo-units" -- "${skips[@]}"
+}
+skips=()
+while read -r name; do skips+=(--skip "$name"); done <tests/full/aarch64.txt
+step units units
+
+grep -hE '^test result|tests passed' "$build/units.log" "$build/ctest.log" "$build/kit.log"
+exit $failed
