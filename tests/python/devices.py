@@ -55,6 +55,31 @@ class Arrays(case.Case):
         with self.refuses(dtl.Status.INVALID_HANDLE):
             mine.copy()
 
+    def test_operations_keep_the_memory_of_a_destroyed_array(self) -> None:
+        def is_allocated(address: int) -> bool:
+            info = dtl.raw.ffi.new("dtl_mem_info_t *", dtl.raw.lib.dtl_mem_info_initial())
+            pointer = dtl.raw.ffi.cast("void *", address)
+            return dtl.raw.lib.dtl_mem_query(pointer, info) == dtl.Status.SUCCESS
+
+        stream, gate = dtl.Stream("host"), threading.Event()
+        self.addCleanup(gate.set)
+        with dtl.Array(4, backend="host", kind=dtl.MemoryKind.DEVICE) as room:
+            receive = self.comm.irecv(room, self.rank, 5)
+            stream.call(gate.wait)
+            stream.fill(room, 1)
+        self.assertTrue(is_allocated(room.address))
+        room.destroy()
+        self.comm.send(np.zeros(4), self.rank, 5)
+        receive.wait()
+        self.assertTrue(is_allocated(room.address), "the stream may still write it")
+        gate.set()
+        stream.wait()
+        self.assertFalse(is_allocated(room.address))
+        with self.assertRaisesRegex(BufferError, "destroyed"):
+            self.comm.send(room, self.rank)
+        with self.assertRaisesRegex(BufferError, "destroyed"):
+            room.copy_from(np.zeros(4))
+
     def test_numpy_lends_its_memory(self) -> None:
         source = np.arange(12.0).reshape(3, 4)
         alive = weakref.ref(source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from . import _fast, buffers
 from ._raw import ffi, lib
@@ -18,15 +18,25 @@ _CUDA_DEVICES = (2, 3, 13)
 _CPU = 1
 
 
-class Array(Owned):
+class _Memory(Owned):
+    """The library's array. Destroyed with its last reference: that of an Array or an operation."""
+
+    _noun = "array"
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+
+class Array:
     """Memory with a shape and a dtype.
 
     numpy.from_dlpack, torch.from_dlpack and others take it without a copy, and `Array.of` takes
     theirs. An Array on a CUDA device has `__cuda_array_interface__`. It is destroyed with its last
-    reference; the memory exists until the arrays made from it are gone, too.
+    reference; the memory exists until the operations that use it are complete and the arrays made
+    from it are gone, too.
     """
 
-    _noun = "array"
+    _handle: Any
 
     def __init__(
         self,
@@ -49,6 +59,7 @@ class Array(Owned):
 
     def _adopt(self, handle: Any) -> None:
         self._handle = handle
+        self._memory: _Memory | None = _Memory(handle)
         info = new_info("dtl_array_info")
         check(lib.dtl_array_info(handle, info))
         self.shape: tuple[int, ...] = tuple(info.shape[i] for i in range(info.ndim))
@@ -61,6 +72,21 @@ class Array(Owned):
         self.count = int(info.count)
         self.is_read_only = bool(info.flags & lib.DTL_ARRAY_READ_ONLY)
         self.is_contiguous = bool(info.flags & lib.DTL_ARRAY_CONTIGUOUS)
+
+    def destroy(self) -> None:
+        """Destroys the array: calls with it raise BufferError, or Error with INVALID_HANDLE.
+
+        The memory is freed at once, or when the last operation that uses it is complete: its
+        request was waited for, its stream, or its window was flushed. A second call has no effect.
+        """
+        self._handle = ffi.new("dtl_array_t *")[0]
+        self._memory = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.destroy()
 
     @classmethod
     def _made(cls, handle: Any) -> Array:
@@ -168,14 +194,15 @@ class Array(Owned):
             raise AttributeError("the array is not in memory of CUDA")
         return interface(self)
 
-    def _span(self, writable: bool) -> tuple[int, int, int]:
-        if self._handle.id == 0:
+    def _span(self, writable: bool) -> tuple[int, int, int, object]:
+        memory = self._memory
+        if memory is None:
             raise BufferError("the array was destroyed")
         if writable and self.is_read_only:
             raise BufferError("the array is read-only, and the call writes it: pass a copy")
         if not self.is_contiguous:
             raise BufferError(f"the array has strides {self.strides}: send a copy (Array.copy)")
-        return self.address, self.count, int(self.dtype)
+        return self.address, self.count, int(self.dtype), memory
 
 
 def interface(array: Array) -> dict[str, Any]:

@@ -70,8 +70,7 @@ def span(buffer: Any, writable: bool) -> Span:
 def _other(buffer: Any, writable: bool, error: Exception) -> Span:
     found = getattr(buffer, "_span", None)
     if found is not None:
-        address, count, dtype = found(writable)
-        return Span(address, count, dtype, buffer)
+        return Span(*found(writable))
     try:
         interface = buffer.__cuda_array_interface__
     except AttributeError:
