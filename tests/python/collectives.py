@@ -1,5 +1,8 @@
 """Collectives over NumPy arrays and other buffers, blocking and as requests."""
 
+import gc
+import weakref
+
 import numpy as np
 
 import case
@@ -43,6 +46,33 @@ class Collectives(case.Case):
         op.destroy()
         with self.refuses(dtl.Status.INVALID_HANDLE, "destroyed"):
             self.comm.allreduce(np.array([1, 1]), room, op)
+
+    def test_a_destroyed_operation_serves_collectives_in_progress(self) -> None:
+        def add(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+            return lower + upper
+
+        alive = weakref.ref(add)
+        op, one, room = dtl.ReduceOp(add), np.ones(1), np.zeros(1)
+        part, ones = np.zeros(1), np.ones(self.size)
+        if self.rank == 0:
+            self.comm.recv(bytearray(1), 1)
+        both = [
+            self.comm.iallreduce(one, room, op),
+            self.comm.ireduce_scatter(ones, part, [1] * self.size, op),
+        ]
+        op.destroy()
+        with self.refuses(dtl.Status.INVALID_HANDLE, "was destroyed"):
+            op.destroy()
+        del add, op
+        gc.collect()
+        self.assertIsNotNone(alive(), "the collectives call it")
+        if self.rank == 1:  # rank 0 takes part only from now on
+            self.comm.send(bytes(1), 0)
+        dtl.wait_all(both)
+        self.assertEqual((room[0], part[0]), (self.size, self.size))
+        del both
+        gc.collect()
+        self.assertIsNone(alive())
 
     def test_blocks(self) -> None:
         mine = np.array([self.rank, -self.rank])

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import time
 import weakref
 
@@ -10,6 +11,16 @@ import numpy as np
 import case
 import dtl
 from dtl import request as requests
+
+
+def interrupt_after(name: str) -> None:
+    """Raises KeyboardInterrupt as soon as a function in C with this name returns, like Ctrl-C."""
+
+    def profile(frame: object, event: str, function: object) -> None:
+        if event == "c_return" and getattr(function, "__name__", "") == name:
+            raise KeyboardInterrupt
+
+    sys.setprofile(profile)  # ends with its exception
 
 
 class Requests(case.Case):
@@ -220,6 +231,87 @@ class Requests(case.Case):
         self.assertIsNone(alive())
         with self.refuses(dtl.Status.INVALID_HANDLE):
             receive.start()
+
+    def test_results_of_persistent_requests(self) -> None:
+        room, value = np.zeros(2), np.zeros(2)
+        receive = self.comm.recv_init(room, self.other())
+        self.assertTrue(receive.is_complete and receive.test(), "inactive")
+        sends = [self.comm.send_init(value, self.other(), tag) for tag in (1, 2, 3)]
+        for tag, how in enumerate(("wait_all", "wait_any", "test"), 1):
+            receive.start()
+            self.assertFalse(receive.is_complete)
+            with self.assertRaisesRegex(ValueError, "not complete"):
+                print(receive.info)
+            with self.refuses(dtl.Status.INVALID_STATE):
+                receive.start()
+            self.comm.barrier()
+            if how == "wait_all":
+                late = self.comm.irecv(np.zeros(1), self.other(), 9)
+                sends[0].start()
+                with self.refuses(dtl.Status.TIMEOUT):
+                    dtl.wait_all([receive, late, sends[0]], 0.2)  # several slices
+                self.assertTrue(receive.is_complete and not late.is_complete)
+                self.comm.barrier()
+                self.comm.send(np.zeros(1), self.other(), 9)
+                infos = dtl.wait_all([late, sends[0], receive])
+                self.assertEqual((infos[2].tag, infos[2].size_bytes), (tag, 16))
+            elif how == "wait_any":
+                sends[1].start().wait()
+                self.assertEqual(dtl.wait_any([receive]), 0)
+                self.assertIsNone(dtl.wait_any([receive]))
+            else:
+                sends[2].start().wait()
+                while not receive.test():
+                    pass
+            self.assertTrue(receive.is_complete)
+            self.assertEqual((receive.info.source, receive.info.tag), (self.other(), tag))
+            self.assertEqual(receive.wait(), receive.info, "the latest result")
+        self.comm.barrier()
+        for request in (receive, *sends):
+            request.destroy()
+            request.destroy()
+
+    def test_wait_all_with_stale_requests(self) -> None:
+        copy = self.comm.dup()
+        both = [copy.irecv(np.zeros(1), self.other()), self.comm.ibarrier()]
+        persistent = copy.recv_init(np.zeros(1), self.other()).start()
+        copy.destroy()
+        with self.refuses(dtl.Status.INVALID_HANDLE):
+            dtl.wait_all([*both, persistent])
+        self.assertTrue(both[0].is_complete and both[1].is_complete and persistent.is_complete)
+
+    def test_an_interrupt_after_the_start_keeps_the_buffers(self) -> None:
+        def on(name: str, start, *arguments: object) -> None:  # type: ignore[no-untyped-def]
+            interrupt_after(name)
+            try:
+                start(*arguments)
+            finally:
+                sys.setprofile(None)
+
+        bytes_of_no_protocol = dtl.Array(1)
+        cases = [
+            ("_irecv", self.comm.irecv, np.zeros(1), self.other(), 71),
+            ("dtl_comm_irecv", self.comm.irecv, bytes_of_no_protocol, self.other(), 72),
+            ("dtl_comm_iallreduce", self.comm.iallreduce, np.ones(1), np.zeros(1)),
+        ]
+        for name, start, *arguments in cases:
+            with self.assertRaises(KeyboardInterrupt):
+                on(name, start, *arguments)
+        rooms = [cases[0][2], cases[2][3]]
+        alive = [weakref.ref(room) for room in rooms]
+        del cases, rooms, arguments
+        gc.collect()
+        self.assertEqual(requests.release_pending() >= 2, True, "the receives are in progress")
+        self.assertIsNotNone(alive[0](), "the library may still write it")
+        self.comm.barrier()
+        for tag in (71, 72):
+            self.comm.send(np.ones(1), self.other(), tag)
+        while requests.release_pending():
+            pass
+        gc.collect()
+        self.assertEqual([one() for one in alive], [None, None])
+        self.assertEqual(bytes_of_no_protocol.numpy()[0], 1)
+        self.comm.barrier()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,43 @@
 """Windows as NumPy arrays: put, get, accumulate and atomic operations of two ranks."""
 
 import gc
+import os
+import threading
+import unittest.mock
 import weakref
+from collections.abc import Callable
 
 import numpy as np
 
 import case
 import dtl
+
+
+class Calls:
+    """The library's functions, of which one runs a function before or after its work."""
+
+    def __init__(self, name: str, before: Callable[[], None], after: Callable[[], None]) -> None:
+        self.name, self.before, self.after = name, before, after
+
+    def __getattr__(self, name: str) -> object:
+        function = getattr(dtl.raw.lib, name)
+        if name != self.name:
+            return function
+
+        def call(*arguments: object) -> int:
+            self.name = ""  # once
+            self.before()
+            status = int(function(*arguments))
+            self.after()
+            return status
+
+        return call
+
+
+def in_thread(function: Callable[..., None], *arguments: object) -> None:
+    thread = threading.Thread(target=function, args=arguments)
+    thread.start()
+    thread.join()
 
 
 class Windows(case.Case):
@@ -114,6 +145,70 @@ class Windows(case.Case):
         del room, window
         gc.collect()
         self.assertIsNotNone(alive(), "the get may still write it")
+
+    def test_a_put_during_a_flush_keeps_its_buffer(self) -> None:
+        window = dtl.Window.allocate(self.comm, 1)
+        rooms = [np.zeros(1), np.zeros(1)]
+        alive = [weakref.ref(room) for room in rooms]
+
+        def get() -> None:
+            window.get(rooms.pop(), self.rank)
+
+        def nothing() -> None:
+            pass
+
+        with window.lock_all():
+            # The get starts while the flush is in the library, after its work.
+            with unittest.mock.patch("dtl.window.lib", Calls("dtl_win_flush", nothing, get)):
+                window.flush(self.rank)
+            gc.collect()
+            self.assertIsNotNone(alive[1](), "no flush has completed the get")
+            # A flush of another thread begins and ends before the get is in the library.
+            flush = Calls("dtl_win_get", lambda: in_thread(window.flush), nothing)
+            with unittest.mock.patch("dtl.window.lib", flush):
+                get()
+            gc.collect()
+            self.assertIsNotNone(alive[0]())
+            window.flush(1 - self.rank)
+            self.assertIsNotNone(alive[0](), "that was another target")
+            window.flush(self.rank)
+            gc.collect()
+            self.assertEqual([one() for one in alive], [None, None])
+        window.destroy()
+
+    def test_a_failed_flush_keeps_the_buffers(self) -> None:
+        with dtl.Window.allocate(self.comm, 1) as window:
+            room = np.zeros(1)
+            alive = weakref.ref(room)
+            with window.lock(self.rank):
+                window.get(room, self.rank)
+                del room
+                with self.refuses(dtl.Status.INVALID_RANK):
+                    window.flush(self.size)
+                with self.refuses(dtl.Status.INVALID_STATE):
+                    window.flush(1 - self.rank)
+                gc.collect()
+                self.assertIsNotNone(alive())
+
+    def test_a_forked_child_does_not_keep_windows(self) -> None:
+        with dtl.Window.allocate(self.comm, 1) as window:
+            mine = window.array
+            self.comm.barrier()
+            child = os.fork()
+            if child == 0:
+                # No memory of the parent's windows hinders the child.
+                code = 1
+                try:
+                    dtl.init_after_fork()
+                    with self.refuses(dtl.Status.INVALID_HANDLE):
+                        window.fence()
+                    dtl.finalize()
+                    code = 0
+                finally:
+                    os._exit(code)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            del mine
+            self.comm.barrier()
 
 
 if __name__ == "__main__":

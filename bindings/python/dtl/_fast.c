@@ -6,6 +6,8 @@
  * and _irecv_other; IN_PLACE and buffers that do not match to _allreduce_other.
  */
 #include "_fast.h"
+#include <stddef.h>
+#include <structmember.h>
 
 typedef struct {
     PyObject_HEAD
@@ -16,6 +18,8 @@ typedef struct {
 static PyObject *raise_error;
 /* Type of the buffers of requests. */
 static PyTypeObject *buffer_type;
+/* Base of dtl.Request. */
+static PyTypeObject *operation_type;
 /* Type of the result of recv: a named tuple (source, tag, size_bytes). */
 static PyTypeObject *recv_info;
 
@@ -184,49 +188,114 @@ static dtl_status_t isend(dtl_comm_t comm, void *buf, uint64_t count, dtl_dtype_
     return dtl_comm_isend(comm, buf, count, dtype, dest, tag, out);
 }
 
-/* Starts a message: returns the request's number and the buffer, which is in use until the end. */
-static PyObject *start_with(start_fn *function, const char *other, PyObject *self,
-                            const arguments_t *all, int writable)
-{
-    PyObject *buffer = PyObject_CallFunction((PyObject *)buffer_type, "Oi", all->buffer, writable);
-    if (!buffer) {
-        PyErr_Clear();
-        return PyObject_CallMethod(self, other, "Oii", all->buffer, (int)all->rank, (int)all->tag);
-    }
-    buffer_t *found = (buffer_t *)buffer;
-    const dtl_comm_t comm = ((messages_t *)self)->comm;
+/* Operation in progress. The library writes the handle into the object, which has the buffers already:
+ * no exception of Python between the start and the next line can lose one of them. */
+typedef struct {
+    PyObject_HEAD
     dtl_request_t request;
-    dtl_status_t status;
-    Py_BEGIN_ALLOW_THREADS
-    status = function(comm, found->view.buf, found->count, found->dtype, all->rank, all->tag,
-                      &request);
-    Py_END_ALLOW_THREADS
-    if (status != DTL_SUCCESS) {
-        PyObject *result = PyObject_CallFunction(raise_error, "iO", (int)status, buffer);
-        Py_XDECREF(result);
-        Py_DECREF(buffer);
+    PyObject *buffers;
+} operation_t;
+
+/* Starts a message: (operation, buffer, rank, tag). */
+static PyObject *start_with(start_fn *function, const char *other, const char *rank_name,
+                            PyObject *self, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names, int writable)
+{
+    arguments_t all = {NULL, DTL_ANY_SOURCE, writable ? DTL_ANY_TAG : 0};
+    if (count < 1 || !PyObject_TypeCheck(args[0], operation_type)) {
+        PyErr_SetString(PyExc_TypeError, "the first argument is a request that is not started");
         return NULL;
     }
-    return Py_BuildValue("KN", (unsigned long long)request.id, buffer);
+    if (!parse(args + 1, count - 1, names, rank_name, !writable, &all)) {
+        return NULL;
+    }
+    PyObject *buffer = PyObject_CallFunction((PyObject *)buffer_type, "Oi", all.buffer, writable);
+    if (!buffer) {
+        PyErr_Clear();
+        return PyObject_CallMethod(self, other, "OOii", args[0], all.buffer, (int)all.rank,
+                                   (int)all.tag);
+    }
+    buffer_t *found = (buffer_t *)buffer;
+    operation_t *operation = (operation_t *)args[0];
+    PyObject *previous = operation->buffers;
+    operation->buffers = buffer;
+    Py_XDECREF(previous);
+    const dtl_comm_t comm = ((messages_t *)self)->comm;
+    dtl_status_t status;
+    Py_BEGIN_ALLOW_THREADS
+    status = function(comm, found->view.buf, found->count, found->dtype, all.rank, all.tag,
+                      &operation->request);
+    Py_END_ALLOW_THREADS
+    if (status != DTL_SUCCESS) {
+        return PyObject_CallFunction(raise_error, "iO", (int)status, buffer);
+    }
+    Py_RETURN_NONE;
 }
 
 static PyObject *messages_isend(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                 PyObject *names)
 {
-    arguments_t all = {NULL, 0, 0};
-    return parse(args, count, names, "dest", 1, &all)
-               ? start_with(isend, "_isend_other", self, &all, 0)
-               : NULL;
+    return start_with(isend, "_isend_other", "dest", self, args, count, names, 0);
 }
 
 static PyObject *messages_irecv(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                 PyObject *names)
 {
-    arguments_t all = {NULL, DTL_ANY_SOURCE, DTL_ANY_TAG};
-    return parse(args, count, names, "source", 0, &all)
-               ? start_with(dtl_comm_irecv, "_irecv_other", self, &all, 1)
-               : NULL;
+    return start_with(dtl_comm_irecv, "_irecv_other", "source", self, args, count, names, 1);
 }
+
+static int operation_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((operation_t *)self)->buffers);
+    return 0;
+}
+
+static int operation_clear(PyObject *self)
+{
+    Py_CLEAR(((operation_t *)self)->buffers);
+    return 0;
+}
+
+static void operation_dealloc(PyObject *self)
+{
+    PyObject_GC_UnTrack(self);
+    (void)operation_clear(self);
+    fast_free(self);
+}
+
+static PyObject *operation_address(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromVoidPtr(&((operation_t *)self)->request);
+}
+
+static PyMemberDef operation_members[] = {
+    {"_number", T_ULONGLONG, offsetof(operation_t, request), 0,
+     "Number of the handle; 0 if no operation is in progress."},
+    {"_buffers", T_OBJECT, offsetof(operation_t, buffers), 0, "What the operation uses."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef operation_properties[] = {
+    {"_address", operation_address, NULL, "Address of the handle.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot operation_slots[] = {
+    {Py_tp_doc, "Operation(): an operation in progress, and the buffers that it uses."},
+    {Py_tp_members, operation_members},
+    {Py_tp_getset, operation_properties},
+    {Py_tp_traverse, operation_traverse},
+    {Py_tp_clear, operation_clear},
+    {Py_tp_dealloc, operation_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec operation_spec = {
+    "dtl._fast.Operation", sizeof(operation_t), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, operation_slots,
+};
 
 /* Gets the buffers of a reduction. Returns 0 without an exception if they are no buffers, or not as
  * many elements of one dtype. */
@@ -355,9 +424,9 @@ static PyMethodDef messages_methods[] = {
      "allreduce(sbuf, rbuf, op=Op.SUM)\n\n"
      "Reduces the elements of every rank into the rbuf of every rank."},
     {"_isend", (PyCFunction)(void (*)(void))messages_isend, METH_FASTCALL | METH_KEYWORDS,
-     "_isend(buffer, dest, tag=0) -> (number, buffer)\n\nStarts a send."},
+     "_isend(operation, buffer, dest, tag=0)\n\nStarts a send."},
     {"_irecv", (PyCFunction)(void (*)(void))messages_irecv, METH_FASTCALL | METH_KEYWORDS,
-     "_irecv(buffer, source=ANY_SOURCE, tag=ANY_TAG) -> (number, buffer)\n\nStarts a receive."},
+     "_irecv(operation, buffer, source=ANY_SOURCE, tag=ANY_TAG)\n\nStarts a receive."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -421,11 +490,13 @@ PyMODINIT_FUNC PyInit__fast(void)
     recv_info = PyStructSequence_NewType(&recv_info_desc);
     if (!module || !recv_info || !add_type(module, &messages_spec, "Messages") ||
         !(buffer_type = add_type(module, &fast_buffer_spec, "Buffer")) ||
+        !(operation_type = add_type(module, &operation_spec, "Operation")) ||
         !add_type(module, &fast_block_spec, "Block") ||
         PyModule_AddObjectRef(module, "RecvInfo", (PyObject *)recv_info) != 0) {
         Py_XDECREF(module);
         return NULL;
     }
     Py_INCREF((PyObject *)buffer_type);
+    Py_INCREF((PyObject *)operation_type);
     return module;
 }

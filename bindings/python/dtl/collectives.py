@@ -12,7 +12,8 @@ from typing import Any
 from . import buffers
 from ._raw import ffi, lib
 from .constants import Op
-from .error import check, fail
+from .error import fail
+from .op import function_of
 from .request import Request
 
 # Call of a collective: the arguments after the communicator, and what they use.
@@ -46,9 +47,7 @@ class Collectives:
 
     def _start(self, name: str, call: _Call) -> Request:
         arguments, used = call
-        out = ffi.new("dtl_request_t *")
-        check(getattr(lib, f"dtl_comm_{name}")(self._handle, *arguments, out), used)
-        return Request(out[0].id, used)
+        return Request()._begin(getattr(lib, f"dtl_comm_{name}"), used, self._handle, *arguments)
 
     def barrier(self) -> None:
         """Blocks until every rank has called it."""
@@ -80,7 +79,7 @@ class Collectives:
 
     def _reduce(self, sbuf: Any, rbuf: Any, op: int, root: int) -> _Call:
         arguments, used = self._pair(sbuf, rbuf)
-        return (*arguments, int(op), root), used
+        return (*arguments, int(op), root), (used, function_of(op))
 
     def _allreduce_other(self, sbuf: Any, rbuf: Any, op: int) -> None:
         """Performs what `allreduce` (in _fast.c) does not: IN_PLACE, other buffers, errors."""
@@ -108,7 +107,7 @@ class Collectives:
 
     def _reduction(self, sbuf: Any, rbuf: Any, op: int) -> _Call:
         arguments, used = self._pair(sbuf, rbuf)
-        return (*arguments, int(op)), used
+        return (*arguments, int(op)), (used, function_of(op))
 
     def reduce_scatter_block(self, sbuf: Any, rbuf: Any, op: int = Op.SUM) -> None:
         """Reduces blocks of every rank; rank r gets block r, in `rbuf`."""
@@ -122,7 +121,8 @@ class Collectives:
         send, receive = _spans(sbuf, rbuf)
         count = receive.count // self.size if send is None else receive.count
         _require("sbuf", send, count * self.size)
-        return (_pointer(send), receive.pointer, count, receive.dtype, int(op)), (send, receive)
+        arguments = (_pointer(send), receive.pointer, count, receive.dtype, int(op))
+        return arguments, (send, receive, function_of(op))
 
     def gather(self, sbuf: Any, rbuf: Any = None, root: int = 0) -> None:
         """Collects one block of every rank in the `rbuf` of the root; None elsewhere."""
@@ -332,7 +332,7 @@ class Collectives:
             _require("rbuf", receive, int(counts[self.rank]))
         sizes = _numbers(counts)
         arguments = (_pointer(send), receive.pointer, sizes, receive.dtype, int(op))
-        return arguments, (send, receive, sizes)
+        return arguments, (send, receive, sizes, function_of(op))
 
     def _room(
         self,

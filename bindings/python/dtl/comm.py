@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from . import buffers, text
 from ._fast import Messages, RecvInfo
 from ._raw import ffi, lib
 from .collectives import Collectives
 from .constants import DType
-from .error import check, fail
+from .error import check
 from .lifecycle import new_info, timeout_ns
 from .request import PersistentRequest, Request
 from .stream import Event
 
-_REQUEST = ffi.typeof("dtl_request_t *")
+# A request that a call starts.
+_Started = TypeVar("_Started", bound=Request)
 
 ANY_SOURCE: int = lib.DTL_ANY_SOURCE
 ANY_TAG: int = lib.DTL_ANY_TAG
@@ -209,38 +210,39 @@ class Comm(Messages, Collectives):
         return _info(info) if found[0] else None
 
     def _message(
-        self, function: Any, buffer: Any, writable: bool, peer: int, tag: int
-    ) -> tuple[int, object]:
-        span, out = buffers.span(buffer, writable), ffi.new(_REQUEST)
-        status = function(self._handle, span.pointer, span.count, span.dtype, peer, tag, out)
-        if status != 0:
-            fail(status, span)
-        return out[0].id, span
+        self, request: _Started, function: Any, buffer: Any, writable: bool, peer: int, tag: int
+    ) -> _Started:
+        span = buffers.span(buffer, writable)
+        arguments = self._handle, span.pointer, span.count, span.dtype, peer, tag
+        return request._begin(function, span, *arguments)
 
     def isend(self, buffer: Any, dest: int, tag: int = 0) -> Request:
         """Starts a send. The buffer must stay unchanged until the request is complete."""
-        return Request(*self._isend(buffer, dest, tag))
+        request = Request()
+        self._isend(request, buffer, dest, tag)
+        return request
 
-    def _isend_other(self, buffer: Any, dest: int, tag: int) -> tuple[int, object]:
-        return self._message(lib.dtl_comm_isend, buffer, False, dest, tag)
+    def _isend_other(self, request: Request, buffer: Any, dest: int, tag: int) -> None:
+        self._message(request, lib.dtl_comm_isend, buffer, False, dest, tag)
 
     def issend(self, buffer: Any, dest: int, tag: int = 0) -> Request:
         """Starts a synchronous send: complete when a receive has started to take it."""
-        return Request(*self._message(lib.dtl_comm_issend, buffer, False, dest, tag))
+        return self._message(Request(), lib.dtl_comm_issend, buffer, False, dest, tag)
 
     def irecv(self, buffer: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Starts a receive. Do not access the buffer until the request is complete."""
-        return Request(*self._irecv(buffer, source, tag))
+        request = Request()
+        self._irecv(request, buffer, source, tag)
+        return request
 
-    def _irecv_other(self, buffer: Any, source: int, tag: int) -> tuple[int, object]:
-        return self._message(lib.dtl_comm_irecv, buffer, True, source, tag)
+    def _irecv_other(self, request: Request, buffer: Any, source: int, tag: int) -> None:
+        self._message(request, lib.dtl_comm_irecv, buffer, True, source, tag)
 
     def isend_on(self, buffer: Any, dest: int, event: Event, tag: int = 0) -> Request:
         """Starts a send that begins once an event is complete, without waiting for it here."""
-        span, out = buffers.span(buffer, False), ffi.new("dtl_request_t *")
-        arguments = self._handle, span.pointer, span.count, span.dtype, dest, tag
-        check(lib.dtl_comm_isend_on(*arguments, event._handle, out), span)
-        return Request(out[0].id, (span, event))
+        span = buffers.span(buffer, False)
+        arguments = self._handle, span.pointer, span.count, span.dtype, dest, tag, event._handle
+        return Request()._begin(lib.dtl_comm_isend_on, (span, event), *arguments)
 
     def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message:
         """Blocks until there is a message, and matches it: only its recv or irecv receives it."""
@@ -257,13 +259,15 @@ class Comm(Messages, Collectives):
 
     def send_init(self, buffer: Any, dest: int, tag: int = 0) -> PersistentRequest:
         """Creates an inactive send; start starts it."""
-        return PersistentRequest(*self._message(lib.dtl_comm_send_init, buffer, False, dest, tag))
+        request = PersistentRequest()
+        return self._message(request, lib.dtl_comm_send_init, buffer, False, dest, tag)
 
     def recv_init(
         self, buffer: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG
     ) -> PersistentRequest:
         """Creates an inactive receive; start starts it."""
-        return PersistentRequest(*self._message(lib.dtl_comm_recv_init, buffer, True, source, tag))
+        request = PersistentRequest()
+        return self._message(request, lib.dtl_comm_recv_init, buffer, True, source, tag)
 
     def register(self, buffer: Any) -> Registration:
         """Registers a buffer that is used again and again, so that transfers need not."""
@@ -317,10 +321,9 @@ class Message:
 
     def irecv(self, buffer: Any) -> Request:
         """Starts to receive the message."""
-        span, out = buffers.span(buffer, True), ffi.new("dtl_request_t *")
-        arguments = self._handle, span.pointer, span.count, span.dtype, out
-        check(lib.dtl_comm_imrecv(*arguments), span)
-        return Request(out[0].id, span)
+        span = buffers.span(buffer, True)
+        arguments = self._handle, span.pointer, span.count, span.dtype
+        return Request()._begin(lib.dtl_comm_imrecv, span, *arguments)
 
 
 class Registration:
@@ -339,7 +342,8 @@ class Registration:
         """Ends the registration."""
         if self._span is not None:
             check(lib.dtl_comm_deregister(self._comm._handle, self._span.pointer))
-            _registrations.remove(self._span)
+            if self._span in _registrations:  # not after finalize, nor in a forked child
+                _registrations.remove(self._span)
             self._span = None
 
     def __enter__(self) -> Registration:
@@ -351,6 +355,11 @@ class Registration:
 
 # Buffers that are registered.
 _registrations: list[buffers.Span] = []
+
+
+def forget_registrations() -> None:
+    """Releases the buffers of all registrations. The library is closed, or this is a child."""
+    _registrations.clear()
 
 
 def _info(info: Any) -> RecvInfo:

@@ -53,22 +53,34 @@ def init(
 def finalize() -> None:
     """Reverts one init; the last call closes the library. Call it on every rank."""
     global _count
-    from . import request, window
+    from . import window
 
     if _count <= 1:
         window.close_all()
     check(lib.dtl_finalize())
     _count = max(_count - 1, 0)
     if _count == 0:
-        request.forget_pending()
-        window.forget_all()
+        _forget()
 
 
 def init_after_fork() -> None:
-    """Makes the library usable in a child that was forked from a process that used it."""
+    """Makes the library usable in a child that was forked from a process that used it.
+
+    The objects of the parent are stale here: calls with them raise Error with INVALID_HANDLE.
+    """
     global _count
     check(lib.dtl_init_after_fork())
     _count = 1
+    _forget()
+
+
+def _forget() -> None:
+    """Releases what objects of the library that have ended were using."""
+    from . import comm, request, window
+
+    request.forget_pending()
+    window.forget_all()
+    comm.forget_registrations()
 
 
 def version() -> str:

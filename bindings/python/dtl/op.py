@@ -19,9 +19,12 @@ class ReduceOp(int):
 
     Both are NumPy arrays over the operands; the result is an array of as many elements. The
     operation must be associative. An exception in the function is printed, and the elements are
-    undefined. It is an int, as members of Op are. Create it once; `destroy` ends it when no
-    collective uses it any more.
+    undefined. It is an int, as members of Op are. Create it once. After `destroy` no collective can
+    be started with it; those in progress continue.
     """
+
+    # Keeps the function for a blocking collective, which has this object as its argument.
+    _function: Any
 
     def __new__(
         cls,
@@ -36,12 +39,19 @@ class ReduceOp(int):
         flags = lib.DTL_OP_COMMUTES if commutes else 0
         check(lib.dtl_op_create(lib.python_op, handle, flags, label, out))
         _functions[out[0]] = handle
-        return super().__new__(cls, out[0])
+        self = super().__new__(cls, out[0])
+        self._function = handle
+        return self
 
     def destroy(self) -> None:
         """Destroys the operation."""
         check(lib.dtl_op_destroy(int(self)))
         _functions.pop(int(self), None)
+
+
+def function_of(op: int) -> object:
+    """Returns what keeps the function of an operation alive; None for the built-in ones."""
+    return _functions.get(op)
 
 
 @ffi.def_extern()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Self
 
 from . import _fast
 from ._fast import RecvInfo
@@ -18,32 +18,46 @@ from .lifecycle import INFINITE, timeout_ns
 # library asks no other rank for its state.
 _SLICE_NS = 50_000_000
 
+_REQUEST = ffi.typeof("dtl_request_t *")
+
 # Looked up once: these are on the path of each message.
 _TIMEOUT: int = lib.DTL_ERROR_TIMEOUT
 _BUSY: int = lib.DTL_ERROR_BUSY
+# Status in a result that the library has not written.
+_UNWRITTEN = -1
 _EMPTY = RecvInfo((0, 0, 0))
 
 # Operations whose Request was dropped before they were complete, with their buffers.
 _pending: deque[tuple[int, object]] = deque()
 
 
-class Request:
+class Request(_fast.Operation):
     """An operation in progress.
 
     Wait for it with `wait`, or `await` it. A request that is dropped before its operation is
     complete leaves the operation running; its buffers are kept until it is complete.
     """
 
-    __slots__ = ("__weakref__", "_buffers", "_info", "_is_persistent", "_number")
+    # The base has the number of the handle, which is 0 unless an operation is in progress, and the
+    # buffers that the operation uses.
+    __slots__ = ("__weakref__", "_info")
 
-    def __init__(self, number: int, buffers: object, is_persistent: bool = False) -> None:
-        # Number of the handle; 0 once the operation is complete.
-        self._number = number
-        self._buffers = buffers
+    def __init__(self) -> None:
         self._info = _EMPTY
-        self._is_persistent = is_persistent
         if _pending:
             release_pending()
+
+    def _begin(self, function: Callable[..., int], buffers: object, *arguments: Any) -> Self:
+        """Starts the operation by function(*arguments, out).
+
+        The buffers are kept before the call, and the library writes the handle into this object.
+        So an exception between the start and the next line, such as Ctrl-C, loses neither.
+        """
+        self._buffers = buffers
+        status = function(*arguments, ffi.cast(_REQUEST, self._address))
+        if status != 0:
+            fail(status, buffers)
+        return self
 
     @property
     def is_complete(self) -> bool:
@@ -97,13 +111,14 @@ class Request:
     def _end(self, status: int, info: RecvInfo) -> RecvInfo:
         """Records that the operation is complete, and returns its result."""
         buffers = self._buffers
-        if not self._is_persistent or status == lib.DTL_ERROR_INVALID_HANDLE:
-            self._number = 0
-            self._buffers = None
-        self._info = info
+        self._complete(status, info)
         if status != 0:
             fail(status, buffers)
         return info
+
+    def _complete(self, status: int, info: RecvInfo) -> None:
+        """Records the result of the operation, and releases its buffers."""
+        self._number, self._buffers, self._info = 0, None, info
 
     def __await__(self) -> Generator[Any, None, RecvInfo]:
         return self._wait_async().__await__()
@@ -131,23 +146,45 @@ class Request:
 
 
 class PersistentRequest(Request):
-    """A message that is started again and again. Equivalent: MPI_Send_init, MPI_Recv_init."""
+    """A message that is started again and again. Equivalent: MPI_Send_init, MPI_Recv_init.
 
-    __slots__ = ()
+    It counts as complete while it is inactive; `info` is then the result of the latest message.
+    """
 
-    def __init__(self, number: int, buffers: object) -> None:
-        super().__init__(number, buffers, is_persistent=True)
+    # Number of the handle, which stays valid when a message is complete; 0 after destroy.
+    __slots__ = ("_persistent",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._persistent = 0
+
+    def _begin(self, function: Callable[..., int], buffers: object, *arguments: Any) -> Self:
+        super()._begin(function, buffers, *arguments)
+        self._persistent, self._number = self._number, 0
+        return self
 
     def start(self) -> PersistentRequest:
         """Starts the message."""
-        check(lib.dtl_request_start(_handle(self._number)))
+        was, self._number = self._number, self._persistent
+        status = lib.dtl_request_start(_handle(self._persistent))
+        if status != 0:
+            self._number = was
+            fail(status)
         return self
 
     def destroy(self) -> None:
-        """Destroys the request; a message in flight is cancelled."""
-        if self._number != 0:
-            check(lib.dtl_request_destroy(_handle(self._number)))
-            self._number, self._buffers = 0, None
+        """Destroys the request; a message in flight is cancelled. A second call has no effect."""
+        if self._persistent != 0:
+            check(lib.dtl_request_destroy(_handle(self._persistent)))
+            self._forget()
+
+    def _forget(self) -> None:
+        self._persistent, self._number, self._buffers = 0, 0, None
+
+    def _complete(self, status: int, info: RecvInfo) -> None:
+        self._number, self._info = 0, info
+        if status == lib.DTL_ERROR_INVALID_HANDLE:  # its communicator was destroyed
+            self._forget()
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
@@ -155,6 +192,8 @@ class PersistentRequest(Request):
         self.destroy()
 
     def __del__(self) -> None:
+        # After an exception in _begin only the other number is set.
+        self._number = self._persistent or self._number
         if self._number != 0 and lib.dtl_request_destroy(_handle(self._number)) != 0:
             super().__del__()
 
@@ -171,22 +210,27 @@ def wait_all(requests: Sequence[Request], timeout: float | None = None) -> list[
     failure: Error | None = None
     while True:
         part = min(left, _SLICE_NS)
+        for index in range(len(requests)):
+            infos[index].status = _UNWRITTEN
         status = lib.dtl_request_wait_all(handles, len(requests), part, infos)
         buffers = [request._buffers for request in requests]
         for index, request in enumerate(requests):
+            # The handle of a persistent request does not become null.
+            if infos[index].status not in (_UNWRITTEN, _BUSY):
+                handles[index].id = 0
             if request._number != 0 and handles[index].id == 0:
-                _complete(request, infos[index])
-        is_late = status == lib.DTL_ERROR_TIMEOUT
-        if status != 0 and not is_late:
+                request._complete(infos[index].status, _result(infos[index]))
+        if status not in (0, _TIMEOUT):
             # A failure ends the slice's wait before the other requests are complete.
             try:
                 fail(status, buffers)
             except Error as error:
                 failure = failure or error
-            is_late = any(
-                request._number != 0 and not isinstance(request, PersistentRequest)
-                for request in requests
-            )
+            if status == _BUSY:  # this call is inside one that polls a request
+                raise failure
+            if status == lib.DTL_ERROR_INVALID_HANDLE:
+                _end_stale(requests, handles)
+        is_late = any(request._number != 0 for request in requests)
         if is_late and left > part:
             if timeout is not None:
                 left -= part
@@ -195,6 +239,15 @@ def wait_all(requests: Sequence[Request], timeout: float | None = None) -> list[
             raise failure
         check(status, buffers)
         return [request._info for request in requests]
+
+
+def _end_stale(requests: Sequence[Request], handles: Any) -> None:
+    """Ends the requests whose handles are stale: with one of them, the library does not wait."""
+    for index, request in enumerate(requests):
+        if request._number != 0:
+            with contextlib.suppress(Error):  # the caller has the failure
+                request.test()
+            handles[index].id = request._number
 
 
 def wait_any(requests: Sequence[Request], timeout: float | None = None) -> int | None:
@@ -215,10 +268,8 @@ def wait_any(requests: Sequence[Request], timeout: float | None = None) -> int |
             return None
         request = requests[index[0]]
         buffers = request._buffers
-        if handles[index[0]].id == 0:
-            _complete(request, info)
-        else:
-            request._info = RecvInfo((info.source, info.tag, info.size_bytes))
+        if status != _BUSY:
+            request._complete(status, _result(info))
         check(status, buffers)
         return int(index[0])
 
@@ -241,9 +292,8 @@ def _handles(requests: Sequence[Request]) -> Any:
     return handles
 
 
-def _complete(request: Request, info: Any) -> None:
-    request._number, request._buffers = 0, None
-    request._info = RecvInfo((info.source, info.tag, info.size_bytes))
+def _result(info: Any) -> RecvInfo:
+    return RecvInfo((info.source, info.tag, info.size_bytes))
 
 
 def release_pending() -> int:
@@ -263,5 +313,5 @@ def release_pending() -> int:
 
 
 def forget_pending() -> None:
-    """Releases the buffers of all dropped requests. The library is closed."""
+    """Releases the buffers of all dropped requests. The library is closed, or this is a child."""
     _pending.clear()

@@ -14,10 +14,26 @@ from .error import check
 from .lifecycle import new_info
 from .request import Request
 
+
+class _Operation:
+    """An operation whose buffers are in use until a flush, unlock or fence completes it."""
+
+    __slots__ = ("buffers", "is_started", "target")
+
+    def __init__(self, target: int, buffers: tuple[object, ...]) -> None:
+        self.target = target
+        self.buffers = buffers
+        # True once the call has returned. A flush of another thread that began earlier may not have
+        # completed the operation.
+        self.is_started = False
+
+
+# Operations of a window, in a dict because its changes are atomic.
+_Operations = dict[_Operation, None]
+
 # Memory of windows that are not destroyed: other ranks access it although the program has forgotten
-# the window. And the buffers of operations that no flush, unlock or fence has completed, by target.
-# By the number of the handle.
-_open: dict[int, tuple[buffers.Span | None, _fast.Block | None, dict[int, list[object]]]] = {}
+# the window. And the operations in progress. By the number of the handle.
+_open: dict[int, tuple[buffers.Span | None, _fast.Block | None, _Operations]] = {}
 
 
 class Window:
@@ -59,7 +75,7 @@ class Window:
         self._handle: Any = handle
         self.dtype = DType(dtype)
         self._block = block
-        self._used: dict[int, list[object]] = {}
+        self._used: _Operations = {}
         _open[handle.id] = span, block, self._used
 
     @property
@@ -83,28 +99,45 @@ class Window:
         check(lib.dtl_win_info(self._handle, 0, info))
         return text.decode(info.way)
 
-    def _operate(self, function: Any, target: int, used: list[object], *arguments: Any) -> None:
+    def _operate(
+        self, function: Any, target: int, used: tuple[object, ...], *arguments: Any
+    ) -> None:
         # Kept before the call: it may fail after it has started the operation.
-        self._used.setdefault(target, []).extend(used)
+        operation = _Operation(target, used)
+        self._used[operation] = None
+        try:
+            check(function(self._handle, *arguments))
+        finally:
+            operation.is_started = True
+
+    def _complete(self, function: Any, *arguments: Any, target: int | None = None) -> None:
+        """Calls a function that completes operations, and releases their buffers."""
+        done = [
+            operation
+            for operation in list(self._used)
+            if operation.is_started and target in (None, operation.target)
+        ]
         check(function(self._handle, *arguments))
+        for operation in done:
+            self._used.pop(operation, None)
 
     def put(self, buffer: Any, target: int, disp: int = 0) -> None:
         """Copies elements to a target's part."""
         span = buffers.span(buffer, False)
         where = span.pointer, span.count, span.dtype, target, disp
-        self._operate(lib.dtl_win_put, target, [span], *where)
+        self._operate(lib.dtl_win_put, target, (span,), *where)
 
     def get(self, buffer: Any, target: int, disp: int = 0) -> None:
         """Copies elements from a target's part; available after a flush, unlock or fence."""
         span = buffers.span(buffer, True)
         where = span.pointer, span.count, span.dtype, target, disp
-        self._operate(lib.dtl_win_get, target, [span], *where)
+        self._operate(lib.dtl_win_get, target, (span,), *where)
 
     def accumulate(self, buffer: Any, target: int, disp: int = 0, op: int = Op.SUM) -> None:
         """Combines elements with those of a target, each atomically."""
         span = buffers.span(buffer, False)
         where = span.pointer, span.count, span.dtype, target, disp, int(op)
-        self._operate(lib.dtl_win_accumulate, target, [span], *where)
+        self._operate(lib.dtl_win_accumulate, target, (span,), *where)
 
     def get_accumulate(
         self, buffer: Any, result: Any, target: int, disp: int = 0, op: int = Op.SUM
@@ -113,7 +146,7 @@ class Window:
         span, fetched = buffers.span(buffer, False), buffers.span(result, True)
         _require_room("buffer", span, "result", fetched, span.count)
         where = span.pointer, fetched.pointer, span.count, span.dtype, target, disp, int(op)
-        self._operate(lib.dtl_win_get_accumulate, target, [span, fetched], *where)
+        self._operate(lib.dtl_win_get_accumulate, target, (span, fetched), *where)
 
     def fetch_op(
         self, value: Any, result: Any, target: int, disp: int = 0, op: int = Op.SUM
@@ -122,7 +155,7 @@ class Window:
         span, fetched = buffers.span(value, False), buffers.span(result, True)
         _require_room("value", span, "result", fetched, 1)
         where = span.pointer, fetched.pointer, span.dtype, target, disp, int(op)
-        self._operate(lib.dtl_win_fetch_op, target, [span, fetched], *where)
+        self._operate(lib.dtl_win_fetch_op, target, (span, fetched), *where)
 
     def compare_and_swap(
         self, value: Any, expected: Any, result: Any, target: int, disp: int = 0
@@ -133,7 +166,7 @@ class Window:
         _require_room("value", span, "expected", old, 1)
         _require_room("value", span, "result", fetched, 1)
         where = span.pointer, old.pointer, fetched.pointer, span.dtype, target, disp
-        self._operate(lib.dtl_win_compare_and_swap, target, [span, old, fetched], *where)
+        self._operate(lib.dtl_win_compare_and_swap, target, (span, old, fetched), *where)
 
     def rput(self, buffer: Any, target: int, disp: int = 0) -> Request:
         """Starts a put; the request is complete when the buffer may be reused."""
@@ -144,15 +177,12 @@ class Window:
         return self._request(lib.dtl_win_rget, buffers.span(buffer, True), target, disp)
 
     def _request(self, function: Any, span: buffers.Span, target: int, disp: int) -> Request:
-        out = ffi.new("dtl_request_t *")
-        arguments = span.pointer, span.count, span.dtype, target, disp, out
-        check(function(self._handle, *arguments), span)
-        return Request(out[0].id, span)
+        arguments = span.pointer, span.count, span.dtype, target, disp
+        return Request()._begin(function, span, self._handle, *arguments)
 
     def fence(self) -> None:
         """Ends the current epoch on all ranks and opens the next one. Collective."""
-        check(lib.dtl_win_fence(self._handle))
-        self._used.clear()
+        self._complete(lib.dtl_win_fence)
 
     @contextmanager
     def lock(self, target: int, exclusive: bool = False) -> Iterator[Window]:
@@ -162,8 +192,7 @@ class Window:
         try:
             yield self
         finally:
-            check(lib.dtl_win_unlock(self._handle, target))
-            self._used.pop(target, None)
+            self._complete(lib.dtl_win_unlock, target, target=target)
 
     @contextmanager
     def lock_all(self) -> Iterator[Window]:
@@ -172,17 +201,14 @@ class Window:
         try:
             yield self
         finally:
-            check(lib.dtl_win_unlock_all(self._handle))
-            self._used.clear()
+            self._complete(lib.dtl_win_unlock_all)
 
     def flush(self, target: int | None = None) -> None:
         """Completes this rank's operations on a target, or on all; the locks stay."""
         if target is None:
-            check(lib.dtl_win_flush_all(self._handle))
-            self._used.clear()
+            self._complete(lib.dtl_win_flush_all)
         else:
-            check(lib.dtl_win_flush(self._handle, target))
-            self._used.pop(target, None)
+            self._complete(lib.dtl_win_flush, target, target=target)
 
     def destroy(self) -> None:
         """Destroys the window. Collective.
@@ -194,7 +220,7 @@ class Window:
         if self._block is not None:
             self._block.close()
         check(lib.dtl_win_destroy(self._handle))
-        del _open[self._handle.id]
+        _open.pop(self._handle.id, None)
         self._handle = None
         self._used.clear()
 
@@ -228,5 +254,5 @@ def close_all() -> None:
 
 
 def forget_all() -> None:
-    """Releases the buffers of all windows. The library is closed."""
+    """Releases the buffers of all windows. The library is closed, or this is a child."""
     _open.clear()
