@@ -14,8 +14,10 @@ error text. The functions of dtl.h are in dtl.raw, under their own names.
 from . import _raw as raw
 from ._fast import RecvInfo
 from .array import Array
+from .attribute import Key
 from .backend import Backend, Device, backends
 from .buffers import IN_PLACE
+from .cart import Cart, Shift, compute_dims
 from .comm import (
     ANY_SOURCE,
     ANY_TAG,
@@ -28,7 +30,10 @@ from .comm import (
     Registration,
 )
 from .constants import DeviceKind, DType, Language, LogLevel, MemoryKind, Op, Schedule, Status
+from .enumeration import Enumeration, Word
+from .environment import Environment, EnvironmentInfo, EnvironmentState, environments
 from .error import Error, last_error
+from .executor import Executor, ExecutorKind
 from .lifecycle import (
     Library,
     explain,
@@ -42,6 +47,7 @@ from .lifecycle import (
 from .module import Kernel, Module
 from .op import ReduceOp
 from .policy import Policy, Submission
+from .pool import MemoryStats, Pool
 from .registered import RegisteredBackend
 from .request import PersistentRequest, Request, test_all, wait_all, wait_any
 from .stream import Event, Stream
@@ -59,33 +65,47 @@ __all__ = [
     "UNDEFINED",
     "Array",
     "Backend",
+    "Cart",
     "Comm",
     "DType",
     "Device",
     "DeviceKind",
+    "Enumeration",
+    "Environment",
+    "EnvironmentInfo",
+    "EnvironmentState",
     "Error",
     "Event",
+    "Executor",
+    "ExecutorKind",
     "Kernel",
+    "Key",
     "Language",
     "Library",
     "LogLevel",
     "MemoryKind",
+    "MemoryStats",
     "Message",
     "Module",
     "Op",
     "PersistentRequest",
     "Policy",
+    "Pool",
     "RecvInfo",
     "ReduceOp",
     "RegisteredBackend",
     "Registration",
     "Request",
     "Schedule",
+    "Shift",
     "Status",
     "Stream",
     "Submission",
     "Window",
+    "Word",
     "backends",
+    "compute_dims",
+    "environments",
     "explain",
     "finalize",
     "init",

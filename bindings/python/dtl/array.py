@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from . import _fast, buffers
@@ -118,6 +119,59 @@ class Array:
         _fast.consume(capsule)
         return cls._made(out[0])
 
+    def export_handle(self) -> bytes:
+        """Returns a handle by which other processes of the node map the same memory.
+
+        The handle is plain data: send it, or pass it as an argument. It serves any number of
+        `from_handle` while this process has the array. The memory is of an exportable kind: SHARED
+        on "host". Equivalent: cudaIpcGetMemHandle.
+        """
+        out = ffi.new("dtl_mem_handle_t *")
+        _, _, _, memory = self._span(False)
+        check(lib.dtl_mem_export(ffi.cast("void *", self.address), out), memory)
+        return bytes(ffi.buffer(out))
+
+    @classmethod
+    def from_handle(
+        cls,
+        handle: Any,
+        shape: int | Sequence[int] | None = None,
+        dtype: DType | int = DType.FLOAT64,
+        *,
+        backend: Backend | str | None = "host",
+    ) -> Array:
+        """Maps memory that another process exported, as an array.
+
+        `handle` is a buffer with the bytes of `export_handle`. Without `shape` the array has one
+        axis over the whole memory. The array stays valid when the other process destroys its own or
+        ends. Writes are visible to the other processes after a message or a barrier.
+        """
+        data, room = memoryview(handle).cast("B"), ffi.new("dtl_mem_handle_t *")
+        if len(data) != ffi.sizeof(room[0]):
+            raise ValueError(f"handle has {len(data)} bytes: one has {ffi.sizeof(room[0])}")
+        ffi.buffer(room)[:] = data
+        owner = backend_of(backend)
+        out, size_bytes = ffi.new("void **"), ffi.new("uint64_t *")
+        check(lib.dtl_mem_import(owner._handle, room, out, size_bytes))
+        pointer = out[0]
+
+        def unmap() -> None:
+            # Fails after dtl.finalize only, which has unmapped it.
+            lib.dtl_mem_free(owner._handle, pointer)
+
+        try:
+            if shape is None:
+                extents = [size_bytes[0] // size_of([1], dtype)]
+            else:
+                extents = [shape] if isinstance(shape, int) else list(shape)
+            needed = size_of(extents, dtype)
+            if needed > size_bytes[0]:
+                raise ValueError(f"shape {extents} has {needed} bytes, the memory {size_bytes[0]}")
+            return lent(pointer, extents, dtype, owner.current_device, unmap)
+        except BaseException:
+            unmap()
+            raise
+
     def copy(
         self,
         backend: Backend | str | None = None,
@@ -148,9 +202,7 @@ class Array:
     @property
     def item_bytes(self) -> int:
         """Size of an element in bytes."""
-        size = ffi.new("uint64_t *")
-        check(lib.dtl_dtype_size(int(self.dtype), size))
-        return int(size[0])
+        return size_of([1], self.dtype)
 
     @property
     def size_bytes(self) -> int:
@@ -203,6 +255,65 @@ class Array:
         if not self.is_contiguous:
             raise BufferError(f"the array has strides {self.strides}: send a copy (Array.copy)")
         return self.address, self.count, int(self.dtype), memory
+
+
+def size_of(extents: Sequence[int], dtype: DType | int) -> int:
+    """Returns the size in bytes of the elements of an array."""
+    size = ffi.new("uint64_t *")
+    check(lib.dtl_dtype_size(int(dtype), size))
+    if any(extent < 0 for extent in extents):
+        raise ValueError(f"shape {list(extents)}: extents are 0 or more")
+    return math.prod(extents) * int(size[0])
+
+
+# DLPack's codes of types, by the letter of a type string.
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+_BFLOAT = 4
+
+# Tensors of memory that is lent to arrays of the library, with what they point to and the function
+# that takes the memory back; by their addresses.
+_lent: dict[int, tuple[Any, Any, Callable[[], None]]] = {}
+
+
+@ffi.callback("void(void *)")  # type: ignore[untyped-decorator,unused-ignore]
+def _take_back(tensor: Any) -> None:
+    """Deleter of the tensors."""
+    _, _, take_back = _lent.pop(int(ffi.cast("uintptr_t", tensor)))
+    take_back()
+
+
+def lent(
+    pointer: Any,
+    extents: Sequence[int],
+    dtype: DType | int,
+    device: Device,
+    take_back: Callable[[], None],
+) -> Array:
+    """Returns an array over memory, for whose end of use take_back() is called.
+
+    After an exception the memory is still the caller's.
+    """
+    name = {DType.BYTE: "u1", DType.BFLOAT16: "f2"}.get(DType(dtype)) or buffers.TYPESTR.get(
+        DType(dtype)
+    )
+    if name is None:
+        raise ValueError(f"dtype {dtype!r}: arrays over other memory have elements of one number")
+    shape = ffi.new("int64_t[]", list(extents) or [0])
+    managed = ffi.new("dtl_dlpack_versioned_t *")
+    managed.version.major, managed.deleter = lib.DTL_DLPACK_MAJOR, _take_back
+    tensor = managed.tensor
+    tensor.data, tensor.shape, tensor.ndim = pointer, shape, len(extents)
+    tensor.dtype.code = _BFLOAT if dtype == DType.BFLOAT16 else _CODES[name[0]]
+    tensor.dtype.bits, tensor.dtype.lanes = 8 * int(name[1:]), 1
+    tensor.device.device_type, tensor.device.device_id = device.dlpack
+    number = int(ffi.cast("uintptr_t", managed))
+    _lent[number] = managed, shape, take_back
+    out = ffi.new("dtl_array_t *")
+    status = lib.dtl_array_import(device.backend._handle, managed, out)
+    if status != 0:
+        del _lent[number]
+        check(status)
+    return Array._made(out[0])
 
 
 def interface(array: Array) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from . import text
 from ._raw import ffi, lib
-from .error import Error
+from .error import Error, check
 
 FAILED: int = lib.DTL_ERROR_BACKEND
 
@@ -58,3 +58,27 @@ def python_task(user: Any) -> int:
         return status_of(function)
     finally:
         withdraw(user)
+
+
+class Call:
+    """Functions that the library calls within one call of its own, and their first exception."""
+
+    def __init__(self, *functions: Callable[..., object]) -> None:
+        self.functions = functions
+        self.exception: BaseException | None = None
+        self.handle: Any = ffi.new_handle(self)
+
+    def run(self, *arguments: Any, index: int = 0) -> int:
+        """Calls a function; returns DTL_SUCCESS, or the status of its exception."""
+        try:
+            self.functions[index](*arguments)
+        except BaseException as error:  # Ctrl-C too: check raises it
+            self.exception = self.exception or error
+            return int(error.status) if isinstance(error, Error) else FAILED
+        return 0
+
+    def check(self, status: int) -> None:
+        """Raises the exception of the functions, or Error for another failure."""
+        if self.exception is not None:
+            raise self.exception
+        check(status)

@@ -315,6 +315,64 @@ class Collectives:
         )  # fmt: skip
         return arguments, (send, receive, numbers)
 
+    def neighbor_alltoallv(
+        self,
+        dests: Sequence[int],
+        sbuf: Any,
+        scounts: Sequence[int],
+        sources: Sequence[int],
+        rbuf: Any,
+        rcounts: Sequence[int],
+        sdispls: Sequence[int] | None = None,
+        rdispls: Sequence[int] | None = None,
+    ) -> None:
+        """Sends `scounts[i]` elements to rank `dests[i]`, receives `rcounts[i]` of `sources[i]`.
+
+        Every rank calls it, with lists of its own neighbours: a rank is as often in `dests` as this
+        one is in its `sources`. PROC_NULL is skipped. Blocks are one after the other, or at
+        `sdispls` and `rdispls`.
+        """
+        call = self._neighbors(dests, sbuf, scounts, sources, rbuf, rcounts, sdispls, rdispls)
+        self._run("neighbor_alltoallv", call)
+
+    def ineighbor_alltoallv(
+        self,
+        dests: Sequence[int],
+        sbuf: Any,
+        scounts: Sequence[int],
+        sources: Sequence[int],
+        rbuf: Any,
+        rcounts: Sequence[int],
+        sdispls: Sequence[int] | None = None,
+        rdispls: Sequence[int] | None = None,
+    ) -> Request:
+        """Starts a neighbor_alltoallv."""
+        call = self._neighbors(dests, sbuf, scounts, sources, rbuf, rcounts, sdispls, rdispls)
+        return self._start("ineighbor_alltoallv", call)
+
+    def _neighbors(
+        self,
+        dests: Sequence[int],
+        sbuf: Any,
+        scounts: Sequence[int],
+        sources: Sequence[int],
+        rbuf: Any,
+        rcounts: Sequence[int],
+        sdispls: _Numbers,
+        rdispls: _Numbers,
+    ) -> _Call:
+        send, receive = buffers.span(sbuf, False), buffers.span(rbuf, True)
+        buffers.require_same("sbuf", send, "rbuf", receive)
+        _fit("sbuf", send, scounts, sdispls, len(dests), f"{len(dests)} dests")
+        _fit("rbuf", receive, rcounts, rdispls, len(sources), f"{len(sources)} sources")
+        ranks = [ffi.new("int32_t[]", [int(one) for one in each]) for each in (dests, sources)]
+        numbers = [_numbers(one) for one in (scounts, sdispls, rcounts, rdispls)]
+        arguments = (
+            ranks[0], len(dests), send.pointer, numbers[0], numbers[1],
+            ranks[1], len(sources), receive.pointer, numbers[2], numbers[3], receive.dtype,
+        )  # fmt: skip
+        return arguments, (send, receive, ranks, numbers)
+
     def reduce_scatter(self, sbuf: Any, rbuf: Any, counts: Sequence[int], op: int = Op.SUM) -> None:
         """Reduces the elements of every rank; rank r gets block r, of `counts[r]` elements."""
         self._run("reduce_scatter", self._scattered_v(sbuf, rbuf, counts, op))
@@ -341,22 +399,7 @@ class Collectives:
         counts: Sequence[int] | None,
         displs: Sequence[int] | None,
     ) -> None:
-        """Raises ValueError if blocks leave the buffer, or if there is not one for each rank."""
-        if span is None or counts is None:
-            return
-        # Numbers of NumPy would wrap.
-        counts = [int(count) for count in counts]
-        displs = None if displs is None else [int(start) for start in displs]
-        for what, numbers in (("counts", counts), ("displs", displs)):
-            if numbers is not None and len(numbers) != self.size:
-                raise ValueError(
-                    f"{what} has {len(numbers)} numbers: one for each of {self.size} ranks"
-                )
-        starts = (
-            displs if displs is not None else [sum(counts[:rank]) for rank in range(len(counts))]
-        )
-        end = max(start + count for start, count in zip(starts, counts, strict=True))
-        _require(name, span, end)
+        _fit(name, span, counts, displs, self.size, f"{self.size} ranks")
 
     def _pair(self, sbuf: Any, rbuf: Any) -> _Call:
         """Returns the buffers of a reduction with the count and dtype of both."""
@@ -391,6 +434,31 @@ def _own(block: buffers.Span | None, whole: buffers.Span | None) -> tuple[int, i
 def _require(name: str, span: buffers.Span | None, count: int) -> None:
     if span is not None and span.count < count:
         raise ValueError(f"{name} has {span.count} elements: the call needs {count}")
+
+
+def _fit(
+    name: str,
+    span: buffers.Span | None,
+    counts: _Numbers,
+    displs: _Numbers,
+    blocks: int,
+    of_what: str,
+) -> None:
+    """Raises ValueError if blocks leave the buffer, or if there is not one for each rank."""
+    if span is None or counts is None:
+        return
+    # Numbers of NumPy would wrap.
+    counts = [int(count) for count in counts]
+    displs = None if displs is None else [int(start) for start in displs]
+    for what, numbers in (("counts", counts), ("displs", displs)):
+        if numbers is not None and len(numbers) != blocks:
+            raise ValueError(f"{what} has {len(numbers)} numbers: one for each of {of_what}")
+        for index, number in enumerate(numbers or ()):
+            if number < 0:
+                raise ValueError(f"{what}[{index}] is {number}: numbers of elements are 0 or more")
+    starts = displs if displs is not None else [sum(counts[:rank]) for rank in range(len(counts))]
+    end = max((start + count for start, count in zip(starts, counts, strict=True)), default=0)
+    _require(name, span, end)
 
 
 def _pointer(span: buffers.Span | None) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from . import buffers, text
 from ._fast import Messages, RecvInfo
 from ._raw import ffi, lib
+from .attribute import Attributes
 from .collectives import Collectives
 from .constants import DType
 from .error import check
@@ -24,7 +25,7 @@ PROC_NULL: int = lib.DTL_PROC_NULL
 UNDEFINED: int = lib.DTL_UNDEFINED
 
 
-class Comm(Messages, Collectives):
+class Comm(Messages, Collectives, Attributes):
     """A communicator. Its first use of COMM_WORLD opens that one, on all ranks.
 
     A communicator that a program forgets stays open until dtl.finalize: other ranks may still need
@@ -299,6 +300,16 @@ class Comm(Messages, Collectives):
     def shrink(self) -> Comm:
         """Creates a communicator of the ranks that survived a failure. Every survivor calls it."""
         return self._made(lib.dtl_comm_shrink, self._handle)
+
+    def grow(self, new_ranks: int) -> Comm:
+        """Creates a communicator with new ranks, for each of which a process is started.
+
+        Collective. The processes run the program again with its arguments. There COMM_WORLD is the
+        new communicator, whose ranks 0 to size - 1 are those of this one. All ranks of it make the
+        same collective calls from then on. dtlrun can start processes; for kind "mpi" MPI does.
+        Equivalent: MPI_Comm_spawn and MPI_Intercomm_merge.
+        """
+        return self._made(lib.dtl_comm_grow, self._handle, new_ranks, 0)
 
     def revoke(self) -> None:
         """Ends all operations on the communicator, on every rank, with REVOKED."""

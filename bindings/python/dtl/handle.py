@@ -23,7 +23,10 @@ class Owned:
         handle = self._handle
         if handle is not None:
             self._handle = ffi.new(f"dtl_{self._noun}_t *")[0]
-            check(getattr(lib, f"dtl_{self._noun}_{self._verb}")(handle))
+            status = getattr(lib, f"dtl_{self._noun}_{self._verb}")(handle)
+            if status == lib.DTL_ERROR_BUSY:  # it is not destroyed
+                self._handle = handle
+            check(status)
 
     def __enter__(self: _Self) -> _Self:
         return self

@@ -53,13 +53,14 @@ def init(
 def finalize() -> None:
     """Reverts one init; the last call closes the library. Call it on every rank."""
     global _count
-    from . import window
+    from . import environment, window
 
     if _count <= 1:
         window.close_all()
     check(lib.dtl_finalize())
     _count = max(_count - 1, 0)
     if _count == 0:
+        environment.forget_environments()
         _forget()
 
 
