@@ -54,7 +54,7 @@ integer(c_int64_t) function draw(counter, per_draw)
     increment = per_draw
     first = 0
     ! Reads the counter and adds to it in one step, so no two ranks get the same tasks.
-    call dtl_win_fetch_op(counter, increment, first, 0, 0_c_int64_t, DTL_OP_SUM)
+    call dtl_win_fetch_op(counter, increment, first, 0, 0, DTL_OP_SUM)
     ! The operation uses both variables until a flush. dtl_win_flush is for what others read.
     call dtl_win_flush_local(counter, 0)
     draw = first

@@ -6,6 +6,9 @@
 ! - Buffers of elements are arrays or scalars of a type in dtl_types.F90; C's arguments `count` and
 !   `dtype` are left out. With buffers of type(c_ptr) (device memory, elements of a derived type) all
 !   arguments are C's.
+! - Counts and displacements are of kind c_int64_t or default integers, all those of one call alike. A
+!   negative one is refused.
+! - A function that C calls is a procedure with the abstract interface of its type, or its address.
 ! - Counts of other arrays are left out, too. Strings are of any length, and need no NUL.
 ! - `use dtl` gives the names of iso_c_binding, too.
 !
@@ -276,7 +279,7 @@ interface dtl_last_error
     procedure last_error_call
 end interface
 interface dtl_log_set_callback
-    procedure log_set_callback_call
+    procedure log_set_callback_call, log_set_callback_procedure
 end interface
 interface dtl_explain
     procedure explain_call
@@ -477,7 +480,7 @@ interface dtl_stream_native
     procedure stream_native_call
 end interface
 interface dtl_stream_host_callback
-    procedure stream_host_callback_call
+    procedure stream_host_callback_call, stream_host_callback_procedure
 end interface
 interface dtl_device_wait
     procedure device_wait_call
@@ -513,16 +516,16 @@ interface dtl_executor_destroy
     procedure executor_destroy_call
 end interface
 interface dtl_executor_run
-    procedure executor_run_call
+    procedure executor_run_call, executor_run_procedure
 end interface
 interface dtl_executor_run_async
-    procedure executor_run_async_call
+    procedure executor_run_async_call, executor_run_async_procedure
 end interface
 interface dtl_executor_parallel_for
-    procedure executor_parallel_for_call
+    procedure executor_parallel_for_call, executor_parallel_for_procedure
 end interface
 interface dtl_executor_parallel_reduce
-    procedure executor_parallel_reduce_call
+    procedure executor_parallel_reduce_call, executor_parallel_reduce_procedure
 end interface
 interface dtl_executor_wait
     procedure executor_wait_call
@@ -546,7 +549,7 @@ interface dtl_kernel_get
     procedure kernel_get_call
 end interface
 interface dtl_kernel_from_function
-    procedure kernel_from_function_call
+    procedure kernel_from_function_call, kernel_from_function_procedure
 end interface
 interface dtl_kernel_destroy
     procedure kernel_destroy_call
@@ -573,7 +576,7 @@ interface dtl_dtype_name
     procedure dtype_name_call
 end interface
 interface dtl_op_create
-    procedure op_create_call
+    procedure op_create_call, op_create_procedure
 end interface
 interface dtl_op_destroy
     procedure op_destroy_call
@@ -606,19 +609,19 @@ interface dtl_comm_from_mpi_fint
     procedure comm_from_mpi_fint_call
 end interface
 interface dtl_comm_send
-    procedure comm_send_call
+    procedure comm_send_call, comm_send_call_narrow
 end interface
 interface dtl_comm_ssend
-    procedure comm_ssend_call
+    procedure comm_ssend_call, comm_ssend_call_narrow
 end interface
 interface dtl_comm_recv
-    procedure comm_recv_call
+    procedure comm_recv_call, comm_recv_call_narrow
 end interface
 interface dtl_comm_sendrecv
-    procedure comm_sendrecv_call
+    procedure comm_sendrecv_call, comm_sendrecv_call_narrow
 end interface
 interface dtl_comm_sendrecv_replace
-    procedure comm_sendrecv_replace_call
+    procedure comm_sendrecv_replace_call, comm_sendrecv_replace_call_narrow
 end interface
 interface dtl_comm_probe
     procedure comm_probe_call
@@ -633,28 +636,28 @@ interface dtl_comm_improbe
     procedure comm_improbe_call
 end interface
 interface dtl_comm_mrecv
-    procedure comm_mrecv_call
+    procedure comm_mrecv_call, comm_mrecv_call_narrow
 end interface
 interface dtl_comm_imrecv
-    procedure comm_imrecv_call
+    procedure comm_imrecv_call, comm_imrecv_call_narrow
 end interface
 interface dtl_comm_isend_on
-    procedure comm_isend_on_call
+    procedure comm_isend_on_call, comm_isend_on_call_narrow
 end interface
 interface dtl_comm_isend
-    procedure comm_isend_call
+    procedure comm_isend_call, comm_isend_call_narrow
 end interface
 interface dtl_comm_irecv
-    procedure comm_irecv_call
+    procedure comm_irecv_call, comm_irecv_call_narrow
 end interface
 interface dtl_comm_issend
-    procedure comm_issend_call
+    procedure comm_issend_call, comm_issend_call_narrow
 end interface
 interface dtl_comm_send_init
-    procedure comm_send_init_call
+    procedure comm_send_init_call, comm_send_init_call_narrow
 end interface
 interface dtl_comm_recv_init
-    procedure comm_recv_init_call
+    procedure comm_recv_init_call, comm_recv_init_call_narrow
 end interface
 interface dtl_request_wait
     procedure request_wait_call
@@ -690,103 +693,133 @@ interface dtl_comm_barrier
     procedure comm_barrier_call
 end interface
 interface dtl_comm_bcast
-    procedure comm_bcast_call
+    procedure comm_bcast_call, comm_bcast_call_narrow
 end interface
 interface dtl_comm_reduce
-    procedure comm_reduce_call, comm_reduce_in_place_call
+    procedure comm_reduce_call, comm_reduce_call_narrow, comm_reduce_in_place_call, &
+        comm_reduce_in_place_call_narrow
 end interface
 interface dtl_comm_allreduce
-    procedure comm_allreduce_call, comm_allreduce_in_place_call
+    procedure comm_allreduce_call, comm_allreduce_call_narrow, &
+        comm_allreduce_in_place_call, comm_allreduce_in_place_call_narrow
 end interface
 interface dtl_comm_reduce_scatter_block
-    procedure comm_reduce_scatter_block_call, comm_reduce_scatter_block_in_place_call
+    procedure comm_reduce_scatter_block_call, comm_reduce_scatter_block_call_narrow, &
+        comm_reduce_scatter_block_in_place_call, &
+        comm_reduce_scatter_block_in_place_call_narrow
 end interface
 interface dtl_comm_reduce_scatter
-    procedure comm_reduce_scatter_call, comm_reduce_scatter_in_place_call
+    procedure comm_reduce_scatter_call, comm_reduce_scatter_call_narrow, &
+        comm_reduce_scatter_in_place_call, comm_reduce_scatter_in_place_call_narrow
 end interface
 interface dtl_comm_scan
-    procedure comm_scan_call, comm_scan_in_place_call
+    procedure comm_scan_call, comm_scan_call_narrow, comm_scan_in_place_call, &
+        comm_scan_in_place_call_narrow
 end interface
 interface dtl_comm_exscan
-    procedure comm_exscan_call, comm_exscan_in_place_call
+    procedure comm_exscan_call, comm_exscan_call_narrow, comm_exscan_in_place_call, &
+        comm_exscan_in_place_call_narrow
 end interface
 interface dtl_comm_gather
-    procedure comm_gather_call, comm_gather_in_place_call
+    procedure comm_gather_call, comm_gather_call_narrow, comm_gather_in_place_call, &
+        comm_gather_in_place_call_narrow
 end interface
 interface dtl_comm_gatherv
-    procedure comm_gatherv_call, comm_gatherv_in_place_call
+    procedure comm_gatherv_call, comm_gatherv_call_narrow, comm_gatherv_in_place_call, &
+        comm_gatherv_in_place_call_narrow
 end interface
 interface dtl_comm_scatter
-    procedure comm_scatter_call, comm_scatter_in_place_call
+    procedure comm_scatter_call, comm_scatter_call_narrow, comm_scatter_in_place_call, &
+        comm_scatter_in_place_call_narrow
 end interface
 interface dtl_comm_scatterv
-    procedure comm_scatterv_call, comm_scatterv_in_place_call
+    procedure comm_scatterv_call, comm_scatterv_call_narrow, &
+        comm_scatterv_in_place_call, comm_scatterv_in_place_call_narrow
 end interface
 interface dtl_comm_allgather
-    procedure comm_allgather_call, comm_allgather_in_place_call
+    procedure comm_allgather_call, comm_allgather_call_narrow, &
+        comm_allgather_in_place_call, comm_allgather_in_place_call_narrow
 end interface
 interface dtl_comm_allgatherv
-    procedure comm_allgatherv_call, comm_allgatherv_in_place_call
+    procedure comm_allgatherv_call, comm_allgatherv_call_narrow, &
+        comm_allgatherv_in_place_call, comm_allgatherv_in_place_call_narrow
 end interface
 interface dtl_comm_alltoall
-    procedure comm_alltoall_call, comm_alltoall_in_place_call
+    procedure comm_alltoall_call, comm_alltoall_call_narrow, &
+        comm_alltoall_in_place_call, comm_alltoall_in_place_call_narrow
 end interface
 interface dtl_comm_alltoallv
-    procedure comm_alltoallv_call, comm_alltoallv_in_place_call
+    procedure comm_alltoallv_call, comm_alltoallv_call_narrow, &
+        comm_alltoallv_in_place_call, comm_alltoallv_in_place_call_narrow
 end interface
 interface dtl_comm_neighbor_alltoallv
-    procedure comm_neighbor_alltoallv_call
+    procedure comm_neighbor_alltoallv_call, comm_neighbor_alltoallv_call_narrow
 end interface
 interface dtl_comm_ibarrier
     procedure comm_ibarrier_call
 end interface
 interface dtl_comm_ibcast
-    procedure comm_ibcast_call
+    procedure comm_ibcast_call, comm_ibcast_call_narrow
 end interface
 interface dtl_comm_ireduce
-    procedure comm_ireduce_call, comm_ireduce_in_place_call
+    procedure comm_ireduce_call, comm_ireduce_call_narrow, comm_ireduce_in_place_call, &
+        comm_ireduce_in_place_call_narrow
 end interface
 interface dtl_comm_iallreduce
-    procedure comm_iallreduce_call, comm_iallreduce_in_place_call
+    procedure comm_iallreduce_call, comm_iallreduce_call_narrow, &
+        comm_iallreduce_in_place_call, comm_iallreduce_in_place_call_narrow
 end interface
 interface dtl_comm_ireduce_scatter_block
-    procedure comm_ireduce_scatter_block_call, comm_ireduce_scatter_block_in_place_call
+    procedure comm_ireduce_scatter_block_call, comm_ireduce_scatter_block_call_narrow, &
+        comm_ireduce_scatter_block_in_place_call, &
+        comm_ireduce_scatter_block_in_place_call_narrow
 end interface
 interface dtl_comm_ireduce_scatter
-    procedure comm_ireduce_scatter_call, comm_ireduce_scatter_in_place_call
+    procedure comm_ireduce_scatter_call, comm_ireduce_scatter_call_narrow, &
+        comm_ireduce_scatter_in_place_call, comm_ireduce_scatter_in_place_call_narrow
 end interface
 interface dtl_comm_iscan
-    procedure comm_iscan_call, comm_iscan_in_place_call
+    procedure comm_iscan_call, comm_iscan_call_narrow, comm_iscan_in_place_call, &
+        comm_iscan_in_place_call_narrow
 end interface
 interface dtl_comm_iexscan
-    procedure comm_iexscan_call, comm_iexscan_in_place_call
+    procedure comm_iexscan_call, comm_iexscan_call_narrow, comm_iexscan_in_place_call, &
+        comm_iexscan_in_place_call_narrow
 end interface
 interface dtl_comm_igather
-    procedure comm_igather_call, comm_igather_in_place_call
+    procedure comm_igather_call, comm_igather_call_narrow, comm_igather_in_place_call, &
+        comm_igather_in_place_call_narrow
 end interface
 interface dtl_comm_igatherv
-    procedure comm_igatherv_call, comm_igatherv_in_place_call
+    procedure comm_igatherv_call, comm_igatherv_call_narrow, &
+        comm_igatherv_in_place_call, comm_igatherv_in_place_call_narrow
 end interface
 interface dtl_comm_iscatter
-    procedure comm_iscatter_call, comm_iscatter_in_place_call
+    procedure comm_iscatter_call, comm_iscatter_call_narrow, &
+        comm_iscatter_in_place_call, comm_iscatter_in_place_call_narrow
 end interface
 interface dtl_comm_iscatterv
-    procedure comm_iscatterv_call, comm_iscatterv_in_place_call
+    procedure comm_iscatterv_call, comm_iscatterv_call_narrow, &
+        comm_iscatterv_in_place_call, comm_iscatterv_in_place_call_narrow
 end interface
 interface dtl_comm_iallgather
-    procedure comm_iallgather_call, comm_iallgather_in_place_call
+    procedure comm_iallgather_call, comm_iallgather_call_narrow, &
+        comm_iallgather_in_place_call, comm_iallgather_in_place_call_narrow
 end interface
 interface dtl_comm_iallgatherv
-    procedure comm_iallgatherv_call, comm_iallgatherv_in_place_call
+    procedure comm_iallgatherv_call, comm_iallgatherv_call_narrow, &
+        comm_iallgatherv_in_place_call, comm_iallgatherv_in_place_call_narrow
 end interface
 interface dtl_comm_ialltoall
-    procedure comm_ialltoall_call, comm_ialltoall_in_place_call
+    procedure comm_ialltoall_call, comm_ialltoall_call_narrow, &
+        comm_ialltoall_in_place_call, comm_ialltoall_in_place_call_narrow
 end interface
 interface dtl_comm_ialltoallv
-    procedure comm_ialltoallv_call, comm_ialltoallv_in_place_call
+    procedure comm_ialltoallv_call, comm_ialltoallv_call_narrow, &
+        comm_ialltoallv_in_place_call, comm_ialltoallv_in_place_call_narrow
 end interface
 interface dtl_comm_ineighbor_alltoallv
-    procedure comm_ineighbor_alltoallv_call
+    procedure comm_ineighbor_alltoallv_call, comm_ineighbor_alltoallv_call_narrow
 end interface
 interface dtl_comm_register
     procedure comm_register_call
@@ -822,7 +855,7 @@ interface dtl_comm_dump
     procedure comm_dump_call
 end interface
 interface dtl_comm_key_create
-    procedure comm_key_create_call
+    procedure comm_key_create_call, comm_key_create_procedure
 end interface
 interface dtl_comm_key_destroy
     procedure comm_key_destroy_call
@@ -876,28 +909,28 @@ interface dtl_win_flush_local_all
     procedure win_flush_local_all_call
 end interface
 interface dtl_win_put
-    procedure win_put_call
+    procedure win_put_call, win_put_call_narrow
 end interface
 interface dtl_win_get
-    procedure win_get_call
+    procedure win_get_call, win_get_call_narrow
 end interface
 interface dtl_win_rput
-    procedure win_rput_call
+    procedure win_rput_call, win_rput_call_narrow
 end interface
 interface dtl_win_rget
-    procedure win_rget_call
+    procedure win_rget_call, win_rget_call_narrow
 end interface
 interface dtl_win_accumulate
-    procedure win_accumulate_call
+    procedure win_accumulate_call, win_accumulate_call_narrow
 end interface
 interface dtl_win_get_accumulate
-    procedure win_get_accumulate_call
+    procedure win_get_accumulate_call, win_get_accumulate_call_narrow
 end interface
 interface dtl_win_fetch_op
-    procedure win_fetch_op_call
+    procedure win_fetch_op_call, win_fetch_op_call_narrow
 end interface
 interface dtl_win_compare_and_swap
-    procedure win_compare_and_swap_call
+    procedure win_compare_and_swap_call, win_compare_and_swap_call_narrow
 end interface
 interface dtl_topology
     procedure topology_call
@@ -1035,13 +1068,13 @@ interface dtl_policy_traits
     procedure policy_traits_call
 end interface
 interface dtl_policy_submit
-    procedure policy_submit_call
+    procedure policy_submit_call, policy_submit_procedure
 end interface
 interface dtl_policy_try_submit
-    procedure policy_try_submit_call
+    procedure policy_try_submit_call, policy_try_submit_procedure
 end interface
 interface dtl_policy_submit_and_wait
-    procedure policy_submit_and_wait_call
+    procedure policy_submit_and_wait_call, policy_submit_and_wait_procedure
 end interface
 interface dtl_submission_wait
     procedure submission_wait_call
@@ -1089,7 +1122,7 @@ interface dtl_backend_self_test
     procedure backend_self_test_call
 end interface
 interface dtl_plugin_register
-    procedure plugin_register_call
+    procedure plugin_register_call, plugin_register_procedure
 end interface
 
 interface operator(==)
@@ -1182,6 +1215,18 @@ subroutine log_set_callback_call(function, user, level, status)
     integer(c_int32_t), intent(out), optional :: status
     call finish(c_dtl_log_set_callback(function, user, level), "dtl_log_set_callback", &
         status)
+end subroutine
+
+subroutine log_set_callback_procedure(function, user, level, status)
+    procedure(dtl_log_fn_t), optional :: function
+    type(c_ptr), value :: user
+    integer(c_int32_t), value :: level
+    integer(c_int32_t), intent(out), optional :: status
+    type(c_funptr) :: function_address
+    function_address = c_null_funptr
+    if (present(function)) function_address = c_funloc(function)
+    call finish(c_dtl_log_set_callback(function_address, user, level), &
+        "dtl_log_set_callback", status)
 end subroutine
 
 !> Writes every automatic choice so far and its reason as text, one per line.
@@ -1380,6 +1425,7 @@ subroutine mem_alloc_call(backend, kind, size_bytes, alignment, out, status)
     integer(c_int64_t), value :: alignment
     type(c_ptr), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_alloc", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_alloc(backend, kind, size_bytes, alignment, out), &
         "dtl_mem_alloc", status)
 end subroutine
@@ -1450,6 +1496,7 @@ subroutine mem_register_host_call(backend, ptr, size_bytes, status)
     type(c_ptr), value :: ptr
     integer(c_int64_t), value :: size_bytes
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_register_host", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_register_host(backend, ptr, size_bytes), &
         "dtl_mem_register_host", status)
 end subroutine
@@ -1472,6 +1519,7 @@ subroutine mem_adopt_call(backend, device, kind, ptr, size_bytes, status)
     type(c_ptr), value :: ptr
     integer(c_int64_t), value :: size_bytes
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_adopt", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_adopt(backend, device, kind, ptr, size_bytes), &
         "dtl_mem_adopt", status)
 end subroutine
@@ -1492,6 +1540,7 @@ subroutine mem_export_dmabuf_call(ptr, size_bytes, out_fd, out_offset_bytes, sta
     integer(c_int32_t), intent(out) :: out_fd
     integer(c_int64_t), intent(out) :: out_offset_bytes
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_export_dmabuf", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_export_dmabuf(ptr, size_bytes, out_fd, out_offset_bytes), &
         "dtl_mem_export_dmabuf", status)
 end subroutine
@@ -1504,6 +1553,7 @@ subroutine mem_alloc_async_call(stream, kind, size_bytes, alignment, out, status
     integer(c_int64_t), value :: alignment
     type(c_ptr), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_alloc_async", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_alloc_async(stream, kind, size_bytes, alignment, out), &
         "dtl_mem_alloc_async", status)
 end subroutine
@@ -1523,6 +1573,7 @@ subroutine mem_prefetch_call(stream, ptr, size_bytes, device, status)
     integer(c_int64_t), value :: size_bytes
     integer(c_int32_t), value :: device
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_prefetch", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_prefetch(stream, ptr, size_bytes, device), "dtl_mem_prefetch", &
         status)
 end subroutine
@@ -1544,6 +1595,7 @@ subroutine pool_alloc_call(pool, size_bytes, alignment, out, status)
     integer(c_int64_t), value :: alignment
     type(c_ptr), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_pool_alloc", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_pool_alloc(pool, size_bytes, alignment, out), "dtl_pool_alloc", &
         status)
 end subroutine
@@ -1585,6 +1637,7 @@ subroutine mem_copy_call(dst, src, size_bytes, status)
     type(c_ptr), value :: src
     integer(c_int64_t), value :: size_bytes
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_copy", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_copy(dst, src, size_bytes), "dtl_mem_copy", status)
 end subroutine
 
@@ -1632,6 +1685,7 @@ subroutine mem_fill_call(dst, value, size_bytes, status)
     integer(c_int8_t), value :: value
     integer(c_int64_t), value :: size_bytes
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_fill", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_fill(dst, value, size_bytes), "dtl_mem_fill", status)
 end subroutine
 
@@ -1642,6 +1696,7 @@ subroutine mem_to_device_call(backend, host, size_bytes, out, status)
     integer(c_int64_t), value :: size_bytes
     type(c_ptr), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_to_device", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_to_device(backend, host, size_bytes, out), &
         "dtl_mem_to_device", status)
 end subroutine
@@ -1653,6 +1708,7 @@ subroutine mem_to_host_call(backend, device_memory, host, size_bytes, status)
     type(c_ptr), value :: host
     integer(c_int64_t), value :: size_bytes
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_to_host", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_to_host(backend, device_memory, host, size_bytes), &
         "dtl_mem_to_host", status)
 end subroutine
@@ -1849,6 +1905,15 @@ subroutine stream_host_callback_call(stream, fn, user, status)
         "dtl_stream_host_callback", status)
 end subroutine
 
+subroutine stream_host_callback_procedure(stream, fn, user, status)
+    type(dtl_stream_t), value :: stream
+    procedure(dtl_task_fn_t) :: fn
+    type(c_ptr), value :: user
+    integer(c_int32_t), intent(out), optional :: status
+    call finish(c_dtl_stream_host_callback(stream, c_funloc(fn), user), &
+        "dtl_stream_host_callback", status)
+end subroutine
+
 !> Blocks until all work on a device is complete.
 subroutine device_wait_call(backend, device, timeout_ns, status)
     type(dtl_backend_t), value :: backend
@@ -1869,6 +1934,7 @@ subroutine mem_copy_async_call(stream, dst, src, size_bytes, status)
     type(c_ptr), value :: src
     integer(c_int64_t), value :: size_bytes
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_copy_async", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_copy_async(stream, dst, src, size_bytes), &
         "dtl_mem_copy_async", status)
 end subroutine
@@ -1880,6 +1946,7 @@ subroutine mem_fill_async_call(stream, dst, value, size_bytes, status)
     integer(c_int8_t), value :: value
     integer(c_int64_t), value :: size_bytes
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_mem_fill_async", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_mem_fill_async(stream, dst, value, size_bytes), &
         "dtl_mem_fill_async", status)
 end subroutine
@@ -1963,6 +2030,15 @@ subroutine executor_run_call(executor, fn, user, status)
     call finish(c_dtl_executor_run(executor, fn, user), "dtl_executor_run", status)
 end subroutine
 
+subroutine executor_run_procedure(executor, fn, user, status)
+    type(dtl_executor_t), value :: executor
+    procedure(dtl_task_fn_t) :: fn
+    type(c_ptr), value :: user
+    integer(c_int32_t), intent(out), optional :: status
+    call finish(c_dtl_executor_run(executor, c_funloc(fn), user), "dtl_executor_run", &
+        status)
+end subroutine
+
 !> Starts fn(user) and returns.
 subroutine executor_run_async_call(executor, fn, user, event, status)
     type(dtl_executor_t), value :: executor
@@ -1971,6 +2047,16 @@ subroutine executor_run_async_call(executor, fn, user, event, status)
     type(dtl_event_t), value :: event
     integer(c_int32_t), intent(out), optional :: status
     call finish(c_dtl_executor_run_async(executor, fn, user, event), &
+        "dtl_executor_run_async", status)
+end subroutine
+
+subroutine executor_run_async_procedure(executor, fn, user, event, status)
+    type(dtl_executor_t), value :: executor
+    procedure(dtl_task_fn_t) :: fn
+    type(c_ptr), value :: user
+    type(dtl_event_t), value :: event
+    integer(c_int32_t), intent(out), optional :: status
+    call finish(c_dtl_executor_run_async(executor, c_funloc(fn), user, event), &
         "dtl_executor_run_async", status)
 end subroutine
 
@@ -1985,6 +2071,19 @@ subroutine executor_parallel_for_call(executor, begin, end, grain, fn, user, sta
     integer(c_int32_t), intent(out), optional :: status
     call finish(c_dtl_executor_parallel_for(executor, begin, end, grain, fn, user), &
         "dtl_executor_parallel_for", status)
+end subroutine
+
+subroutine executor_parallel_for_procedure(executor, begin, end, grain, fn, user, &
+    status)
+    type(dtl_executor_t), value :: executor
+    integer(c_int64_t), value :: begin
+    integer(c_int64_t), value :: end
+    integer(c_int64_t), value :: grain
+    procedure(dtl_range_fn_t) :: fn
+    type(c_ptr), value :: user
+    integer(c_int32_t), intent(out), optional :: status
+    call finish(c_dtl_executor_parallel_for(executor, begin, end, grain, c_funloc(fn), &
+        user), "dtl_executor_parallel_for", status)
 end subroutine
 
 !> Reduces the iterations begin to end - 1 to one result, deterministically.
@@ -2003,6 +2102,24 @@ subroutine executor_parallel_reduce_call(executor, begin, end, grain, acc_size_b
     integer(c_int32_t), intent(out), optional :: status
     call finish(c_dtl_executor_parallel_reduce(executor, begin, end, grain, &
         acc_size_bytes, identity, fold, combine, user, out_result), &
+        "dtl_executor_parallel_reduce", status)
+end subroutine
+
+subroutine executor_parallel_reduce_procedure(executor, begin, end, grain, &
+    acc_size_bytes, identity, fold, combine, user, out_result, status)
+    type(dtl_executor_t), value :: executor
+    integer(c_int64_t), value :: begin
+    integer(c_int64_t), value :: end
+    integer(c_int64_t), value :: grain
+    integer(c_int64_t), value :: acc_size_bytes
+    type(c_ptr), value :: identity
+    procedure(dtl_fold_fn_t) :: fold
+    procedure(dtl_combine_fn_t) :: combine
+    type(c_ptr), value :: user
+    type(c_ptr), value :: out_result
+    integer(c_int32_t), intent(out), optional :: status
+    call finish(c_dtl_executor_parallel_reduce(executor, begin, end, grain, &
+        acc_size_bytes, identity, c_funloc(fold), c_funloc(combine), user, out_result), &
         "dtl_executor_parallel_reduce", status)
 end subroutine
 
@@ -2091,6 +2208,16 @@ subroutine kernel_from_function_call(backend, fn, user, out, status)
         "dtl_kernel_from_function", status)
 end subroutine
 
+subroutine kernel_from_function_procedure(backend, fn, user, out, status)
+    type(dtl_backend_t), value :: backend
+    procedure(dtl_kernel_fn_t) :: fn
+    type(c_ptr), value :: user
+    type(dtl_kernel_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call finish(c_dtl_kernel_from_function(backend, c_funloc(fn), user, out), &
+        "dtl_kernel_from_function", status)
+end subroutine
+
 !> Destroys a kernel.
 subroutine kernel_destroy_call(kernel, status)
     type(dtl_kernel_t), value :: kernel
@@ -2145,6 +2272,7 @@ subroutine dtype_create_call(size_bytes, name, out, status)
     character(kind=c_char, len=*), intent(in) :: name
     integer(c_int32_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_dtype_create", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_dtype_create(size_bytes, trim(name) // c_null_char, out), &
         "dtl_dtype_create", status)
 end subroutine
@@ -2187,6 +2315,17 @@ subroutine op_create_call(fn, user, flags, name, out, status)
     integer(c_int32_t), intent(out), optional :: status
     call finish(c_dtl_op_create(fn, user, flags, trim(name) // c_null_char, out), &
         "dtl_op_create", status)
+end subroutine
+
+subroutine op_create_procedure(fn, user, flags, name, out, status)
+    procedure(dtl_op_fn_t) :: fn
+    type(c_ptr), value :: user
+    integer(c_int64_t), value :: flags
+    character(kind=c_char, len=*), intent(in) :: name
+    integer(c_int32_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call finish(c_dtl_op_create(c_funloc(fn), user, flags, trim(name) // c_null_char, &
+        out), "dtl_op_create", status)
 end subroutine
 
 !> Destroys an operation from dtl_op_create.
@@ -2283,8 +2422,20 @@ subroutine comm_send_call(comm, buf, count, dtype, dest, tag, status)
     integer(c_int32_t), value :: dest
     integer(c_int32_t), value :: tag
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_send", "count", count, status)) return
     call finish(c_dtl_comm_send(comm, buf, count, dtype, dest, tag), "dtl_comm_send", &
         status)
+end subroutine
+
+subroutine comm_send_call_narrow(comm, buf, count, dtype, dest, tag, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: dest
+    integer(c_int32_t), value :: tag
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_send_call(comm, buf, int(count, c_int64_t), dtype, dest, tag, status)
 end subroutine
 
 !> Sends a message synchronously.
@@ -2296,8 +2447,20 @@ subroutine comm_ssend_call(comm, buf, count, dtype, dest, tag, status)
     integer(c_int32_t), value :: dest
     integer(c_int32_t), value :: tag
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_ssend", "count", count, status)) return
     call finish(c_dtl_comm_ssend(comm, buf, count, dtype, dest, tag), "dtl_comm_ssend", &
         status)
+end subroutine
+
+subroutine comm_ssend_call_narrow(comm, buf, count, dtype, dest, tag, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: dest
+    integer(c_int32_t), value :: tag
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_ssend_call(comm, buf, int(count, c_int64_t), dtype, dest, tag, status)
 end subroutine
 
 !> Receives the oldest message from `source` (or any rank) with `tag` (or any tag).
@@ -2310,8 +2473,22 @@ subroutine comm_recv_call(comm, buf, count, dtype, source, tag, out_info, status
     integer(c_int32_t), value :: tag
     type(dtl_recv_info_t), intent(inout), optional :: out_info
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_recv", "count", count, status)) return
     call finish(c_dtl_comm_recv(comm, buf, count, dtype, source, tag, out_info), &
         "dtl_comm_recv", status)
+end subroutine
+
+subroutine comm_recv_call_narrow(comm, buf, count, dtype, source, tag, out_info, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: source
+    integer(c_int32_t), value :: tag
+    type(dtl_recv_info_t), intent(inout), optional :: out_info
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_recv_call(comm, buf, int(count, c_int64_t), dtype, source, tag, out_info, &
+        status)
 end subroutine
 
 !> Sends one message and receives another at the same time, so that rings cannot deadlock.
@@ -2329,8 +2506,28 @@ subroutine comm_sendrecv_call(comm, sbuf, scount, dest, stag, rbuf, rcount, sour
     integer(c_int32_t), value :: dtype
     type(dtl_recv_info_t), intent(inout), optional :: out_info
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_sendrecv", "scount", scount, status)) return
+    if (is_negative("dtl_comm_sendrecv", "rcount", rcount, status)) return
     call finish(c_dtl_comm_sendrecv(comm, sbuf, scount, dest, stag, rbuf, rcount, &
         source, rtag, dtype, out_info), "dtl_comm_sendrecv", status)
+end subroutine
+
+subroutine comm_sendrecv_call_narrow(comm, sbuf, scount, dest, stag, rbuf, rcount, &
+    source, rtag, dtype, out_info, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: scount
+    integer(c_int32_t), value :: dest
+    integer(c_int32_t), value :: stag
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: rcount
+    integer(c_int32_t), value :: source
+    integer(c_int32_t), value :: rtag
+    integer(c_int32_t), value :: dtype
+    type(dtl_recv_info_t), intent(inout), optional :: out_info
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_sendrecv_call(comm, sbuf, int(scount, c_int64_t), dest, stag, rbuf, &
+        int(rcount, c_int64_t), source, rtag, dtype, out_info, status)
 end subroutine
 
 !> Sends the message in a buffer and receives another one into the same buffer, at the same time.
@@ -2346,8 +2543,25 @@ subroutine comm_sendrecv_replace_call(comm, buf, count, dtype, dest, stag, sourc
     integer(c_int32_t), value :: rtag
     type(dtl_recv_info_t), intent(inout), optional :: out_info
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_sendrecv_replace", "count", count, status)) return
     call finish(c_dtl_comm_sendrecv_replace(comm, buf, count, dtype, dest, stag, source, &
         rtag, out_info), "dtl_comm_sendrecv_replace", status)
+end subroutine
+
+subroutine comm_sendrecv_replace_call_narrow(comm, buf, count, dtype, dest, stag, &
+    source, rtag, out_info, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: dest
+    integer(c_int32_t), value :: stag
+    integer(c_int32_t), value :: source
+    integer(c_int32_t), value :: rtag
+    type(dtl_recv_info_t), intent(inout), optional :: out_info
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_sendrecv_replace_call(comm, buf, int(count, c_int64_t), dtype, dest, stag, &
+        source, rtag, out_info, status)
 end subroutine
 
 !> Blocks until there is a message that a receive with these arguments would take.
@@ -2406,8 +2620,19 @@ subroutine comm_mrecv_call(message, buf, count, dtype, out_info, status)
     integer(c_int32_t), value :: dtype
     type(dtl_recv_info_t), intent(inout), optional :: out_info
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_mrecv", "count", count, status)) return
     call finish(c_dtl_comm_mrecv(message, buf, count, dtype, out_info), &
         "dtl_comm_mrecv", status)
+end subroutine
+
+subroutine comm_mrecv_call_narrow(message, buf, count, dtype, out_info, status)
+    type(dtl_message_t), value :: message
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    type(dtl_recv_info_t), intent(inout), optional :: out_info
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_mrecv_call(message, buf, int(count, c_int64_t), dtype, out_info, status)
 end subroutine
 
 !> Starts to receive a message from dtl_comm_mprobe.
@@ -2418,8 +2643,19 @@ subroutine comm_imrecv_call(message, buf, count, dtype, out, status)
     integer(c_int32_t), value :: dtype
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_imrecv", "count", count, status)) return
     call finish(c_dtl_comm_imrecv(message, buf, count, dtype, out), "dtl_comm_imrecv", &
         status)
+end subroutine
+
+subroutine comm_imrecv_call_narrow(message, buf, count, dtype, out, status)
+    type(dtl_message_t), value :: message
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_imrecv_call(message, buf, int(count, c_int64_t), dtype, out, status)
 end subroutine
 
 !> Starts a send that begins once an event is complete.
@@ -2433,8 +2669,24 @@ subroutine comm_isend_on_call(comm, buf, count, dtype, dest, tag, event, out, st
     type(dtl_event_t), value :: event
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_isend_on", "count", count, status)) return
     call finish(c_dtl_comm_isend_on(comm, buf, count, dtype, dest, tag, event, out), &
         "dtl_comm_isend_on", status)
+end subroutine
+
+subroutine comm_isend_on_call_narrow(comm, buf, count, dtype, dest, tag, event, out, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: dest
+    integer(c_int32_t), value :: tag
+    type(dtl_event_t), value :: event
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_isend_on_call(comm, buf, int(count, c_int64_t), dtype, dest, tag, event, &
+        out, status)
 end subroutine
 
 !> Starts a send.
@@ -2447,8 +2699,22 @@ subroutine comm_isend_call(comm, buf, count, dtype, dest, tag, out, status)
     integer(c_int32_t), value :: tag
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_isend", "count", count, status)) return
     call finish(c_dtl_comm_isend(comm, buf, count, dtype, dest, tag, out), &
         "dtl_comm_isend", status)
+end subroutine
+
+subroutine comm_isend_call_narrow(comm, buf, count, dtype, dest, tag, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: dest
+    integer(c_int32_t), value :: tag
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_isend_call(comm, buf, int(count, c_int64_t), dtype, dest, tag, out, &
+        status)
 end subroutine
 
 !> Starts a receive.
@@ -2461,8 +2727,22 @@ subroutine comm_irecv_call(comm, buf, count, dtype, source, tag, out, status)
     integer(c_int32_t), value :: tag
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_irecv", "count", count, status)) return
     call finish(c_dtl_comm_irecv(comm, buf, count, dtype, source, tag, out), &
         "dtl_comm_irecv", status)
+end subroutine
+
+subroutine comm_irecv_call_narrow(comm, buf, count, dtype, source, tag, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: source
+    integer(c_int32_t), value :: tag
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_irecv_call(comm, buf, int(count, c_int64_t), dtype, source, tag, out, &
+        status)
 end subroutine
 
 !> Starts a synchronous send.
@@ -2475,8 +2755,22 @@ subroutine comm_issend_call(comm, buf, count, dtype, dest, tag, out, status)
     integer(c_int32_t), value :: tag
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_issend", "count", count, status)) return
     call finish(c_dtl_comm_issend(comm, buf, count, dtype, dest, tag, out), &
         "dtl_comm_issend", status)
+end subroutine
+
+subroutine comm_issend_call_narrow(comm, buf, count, dtype, dest, tag, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: dest
+    integer(c_int32_t), value :: tag
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_issend_call(comm, buf, int(count, c_int64_t), dtype, dest, tag, out, &
+        status)
 end subroutine
 
 !> Creates an inactive persistent send.
@@ -2489,8 +2783,22 @@ subroutine comm_send_init_call(comm, buf, count, dtype, dest, tag, out, status)
     integer(c_int32_t), value :: tag
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_send_init", "count", count, status)) return
     call finish(c_dtl_comm_send_init(comm, buf, count, dtype, dest, tag, out), &
         "dtl_comm_send_init", status)
+end subroutine
+
+subroutine comm_send_init_call_narrow(comm, buf, count, dtype, dest, tag, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: dest
+    integer(c_int32_t), value :: tag
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_send_init_call(comm, buf, int(count, c_int64_t), dtype, dest, tag, out, &
+        status)
 end subroutine
 
 !> Creates an inactive persistent receive.
@@ -2503,8 +2811,22 @@ subroutine comm_recv_init_call(comm, buf, count, dtype, source, tag, out, status
     integer(c_int32_t), value :: tag
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_recv_init", "count", count, status)) return
     call finish(c_dtl_comm_recv_init(comm, buf, count, dtype, source, tag, out), &
         "dtl_comm_recv_init", status)
+end subroutine
+
+subroutine comm_recv_init_call_narrow(comm, buf, count, dtype, source, tag, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: source
+    integer(c_int32_t), value :: tag
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_recv_init_call(comm, buf, int(count, c_int64_t), dtype, source, tag, out, &
+        status)
 end subroutine
 
 !> Waits until a request is complete.
@@ -2663,8 +2985,19 @@ subroutine comm_bcast_call(comm, buf, count, dtype, root, status)
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: root
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_bcast", "count", count, status)) return
     call finish(c_dtl_comm_bcast(comm, buf, count, dtype, root), "dtl_comm_bcast", &
         status)
+end subroutine
+
+subroutine comm_bcast_call_narrow(comm, buf, count, dtype, root, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_bcast_call(comm, buf, int(count, c_int64_t), dtype, root, status)
 end subroutine
 
 !> Reduces `count` elements of every rank, element by element, into the `rbuf` of the root.
@@ -2677,8 +3010,22 @@ subroutine comm_reduce_call(comm, sbuf, rbuf, count, dtype, op, root, status)
     integer(c_int32_t), value :: op
     integer(c_int32_t), value :: root
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_reduce", "count", count, status)) return
     call finish(c_dtl_comm_reduce(comm, sbuf, rbuf, count, dtype, op, root), &
         "dtl_comm_reduce", status)
+end subroutine
+
+subroutine comm_reduce_call_narrow(comm, sbuf, rbuf, count, dtype, op, root, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), value :: root
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_reduce_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, root, &
+        status)
 end subroutine
 
 subroutine comm_reduce_in_place_call(comm, sbuf, rbuf, count, dtype, op, root, status)
@@ -2690,8 +3037,23 @@ subroutine comm_reduce_in_place_call(comm, sbuf, rbuf, count, dtype, op, root, s
     integer(c_int32_t), value :: op
     integer(c_int32_t), value :: root
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_reduce", "count", count, status)) return
     call finish(c_dtl_comm_reduce(comm, in_place(sbuf), rbuf, count, dtype, op, root), &
         "dtl_comm_reduce", status)
+end subroutine
+
+subroutine comm_reduce_in_place_call_narrow(comm, sbuf, rbuf, count, dtype, op, root, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), value :: root
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_reduce_in_place_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, &
+        root, status)
 end subroutine
 
 !> Reduces `count` elements of every rank, element by element, into the `rbuf` of every rank.
@@ -2703,8 +3065,20 @@ subroutine comm_allreduce_call(comm, sbuf, rbuf, count, dtype, op, status)
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: op
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_allreduce", "count", count, status)) return
     call finish(c_dtl_comm_allreduce(comm, sbuf, rbuf, count, dtype, op), &
         "dtl_comm_allreduce", status)
+end subroutine
+
+subroutine comm_allreduce_call_narrow(comm, sbuf, rbuf, count, dtype, op, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_allreduce_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, status)
 end subroutine
 
 subroutine comm_allreduce_in_place_call(comm, sbuf, rbuf, count, dtype, op, status)
@@ -2715,8 +3089,22 @@ subroutine comm_allreduce_in_place_call(comm, sbuf, rbuf, count, dtype, op, stat
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: op
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_allreduce", "count", count, status)) return
     call finish(c_dtl_comm_allreduce(comm, in_place(sbuf), rbuf, count, dtype, op), &
         "dtl_comm_allreduce", status)
+end subroutine
+
+subroutine comm_allreduce_in_place_call_narrow(comm, sbuf, rbuf, count, dtype, op, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_allreduce_in_place_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, &
+        op, status)
 end subroutine
 
 !> Reduces size x `count` elements of every rank.
@@ -2728,8 +3116,22 @@ subroutine comm_reduce_scatter_block_call(comm, sbuf, rbuf, count, dtype, op, st
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: op
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_reduce_scatter_block", "count", count, status)) return
     call finish(c_dtl_comm_reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op), &
         "dtl_comm_reduce_scatter_block", status)
+end subroutine
+
+subroutine comm_reduce_scatter_block_call_narrow(comm, sbuf, rbuf, count, dtype, op, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_reduce_scatter_block_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, &
+        op, status)
 end subroutine
 
 subroutine comm_reduce_scatter_block_in_place_call(comm, sbuf, rbuf, count, dtype, op, &
@@ -2741,8 +3143,22 @@ subroutine comm_reduce_scatter_block_in_place_call(comm, sbuf, rbuf, count, dtyp
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: op
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_reduce_scatter_block", "count", count, status)) return
     call finish(c_dtl_comm_reduce_scatter_block(comm, in_place(sbuf), rbuf, count, &
         dtype, op), "dtl_comm_reduce_scatter_block", status)
+end subroutine
+
+subroutine comm_reduce_scatter_block_in_place_call_narrow(comm, sbuf, rbuf, count, &
+    dtype, op, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_reduce_scatter_block_in_place_call(comm, sbuf, rbuf, int(count, &
+        c_int64_t), dtype, op, status)
 end subroutine
 
 !> Reduces the elements of every rank.
@@ -2756,8 +3172,23 @@ subroutine comm_reduce_scatter_call(comm, sbuf, rbuf, rcounts, dtype, op, status
     integer(c_int32_t), intent(out), optional :: status
     if (lacks("dtl_comm_reduce_scatter", "rcounts", size(rcounts, kind=c_int64_t), &
         ranks(comm), status)) return
+    if (has_negative("dtl_comm_reduce_scatter", "rcounts", ranks(comm), status, &
+        rcounts)) return
     call finish(c_dtl_comm_reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op), &
         "dtl_comm_reduce_scatter", status)
+end subroutine
+
+subroutine comm_reduce_scatter_call_narrow(comm, sbuf, rbuf, rcounts, dtype, op, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    call comm_reduce_scatter_call(comm, sbuf, rbuf, n_rcounts, dtype, op, status)
 end subroutine
 
 subroutine comm_reduce_scatter_in_place_call(comm, sbuf, rbuf, rcounts, dtype, op, &
@@ -2771,8 +3202,25 @@ subroutine comm_reduce_scatter_in_place_call(comm, sbuf, rbuf, rcounts, dtype, o
     integer(c_int32_t), intent(out), optional :: status
     if (lacks("dtl_comm_reduce_scatter", "rcounts", size(rcounts, kind=c_int64_t), &
         ranks(comm), status)) return
+    if (has_negative("dtl_comm_reduce_scatter", "rcounts", ranks(comm), status, &
+        rcounts)) return
     call finish(c_dtl_comm_reduce_scatter(comm, in_place(sbuf), rbuf, rcounts, dtype, &
         op), "dtl_comm_reduce_scatter", status)
+end subroutine
+
+subroutine comm_reduce_scatter_in_place_call_narrow(comm, sbuf, rbuf, rcounts, dtype, &
+    op, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    call comm_reduce_scatter_in_place_call(comm, sbuf, rbuf, n_rcounts, dtype, op, &
+        status)
 end subroutine
 
 !> Reduces the elements of ranks 0 to this one, element by element (inclusive prefix reduction).
@@ -2784,8 +3232,20 @@ subroutine comm_scan_call(comm, sbuf, rbuf, count, dtype, op, status)
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: op
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_scan", "count", count, status)) return
     call finish(c_dtl_comm_scan(comm, sbuf, rbuf, count, dtype, op), "dtl_comm_scan", &
         status)
+end subroutine
+
+subroutine comm_scan_call_narrow(comm, sbuf, rbuf, count, dtype, op, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_scan_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, status)
 end subroutine
 
 subroutine comm_scan_in_place_call(comm, sbuf, rbuf, count, dtype, op, status)
@@ -2796,8 +3256,21 @@ subroutine comm_scan_in_place_call(comm, sbuf, rbuf, count, dtype, op, status)
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: op
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_scan", "count", count, status)) return
     call finish(c_dtl_comm_scan(comm, in_place(sbuf), rbuf, count, dtype, op), &
         "dtl_comm_scan", status)
+end subroutine
+
+subroutine comm_scan_in_place_call_narrow(comm, sbuf, rbuf, count, dtype, op, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_scan_in_place_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, &
+        status)
 end subroutine
 
 !> Reduces the elements of the ranks before this one, element by element (exclusive prefix
@@ -2810,8 +3283,20 @@ subroutine comm_exscan_call(comm, sbuf, rbuf, count, dtype, op, status)
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: op
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_exscan", "count", count, status)) return
     call finish(c_dtl_comm_exscan(comm, sbuf, rbuf, count, dtype, op), &
         "dtl_comm_exscan", status)
+end subroutine
+
+subroutine comm_exscan_call_narrow(comm, sbuf, rbuf, count, dtype, op, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_exscan_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, status)
 end subroutine
 
 subroutine comm_exscan_in_place_call(comm, sbuf, rbuf, count, dtype, op, status)
@@ -2822,8 +3307,21 @@ subroutine comm_exscan_in_place_call(comm, sbuf, rbuf, count, dtype, op, status)
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: op
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_exscan", "count", count, status)) return
     call finish(c_dtl_comm_exscan(comm, in_place(sbuf), rbuf, count, dtype, op), &
         "dtl_comm_exscan", status)
+end subroutine
+
+subroutine comm_exscan_in_place_call_narrow(comm, sbuf, rbuf, count, dtype, op, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_exscan_in_place_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, &
+        status)
 end subroutine
 
 !> Collects one block of every rank at the root, in the order of ranks.
@@ -2835,8 +3333,22 @@ subroutine comm_gather_call(comm, sbuf, count_per_rank, rbuf, dtype, root, statu
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: root
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_gather", "count_per_rank", count_per_rank, status)) return
     call finish(c_dtl_comm_gather(comm, sbuf, count_per_rank, rbuf, dtype, root), &
         "dtl_comm_gather", status)
+end subroutine
+
+subroutine comm_gather_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, root, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_gather_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, dtype, root, &
+        status)
 end subroutine
 
 subroutine comm_gather_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, root, &
@@ -2848,8 +3360,22 @@ subroutine comm_gather_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, ro
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: root
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_gather", "count_per_rank", count_per_rank, status)) return
     call finish(c_dtl_comm_gather(comm, in_place(sbuf), count_per_rank, rbuf, dtype, &
         root), "dtl_comm_gather", status)
+end subroutine
+
+subroutine comm_gather_in_place_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, &
+    root, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_gather_in_place_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, &
+        dtype, root, status)
 end subroutine
 
 !> Collects one block of every rank at the root.
@@ -2864,6 +3390,7 @@ subroutine comm_gatherv_call(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, 
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: root
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_gatherv", "scount", scount, status)) return
     if (present(rcounts)) then
         if (lacks("dtl_comm_gatherv", "rcounts", size(rcounts, kind=c_int64_t), &
             ranks(comm), status)) return
@@ -2872,8 +3399,35 @@ subroutine comm_gatherv_call(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, 
         if (lacks("dtl_comm_gatherv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_gatherv", "rcounts", ranks(comm), status, rcounts)) &
+            return
+    end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_gatherv", "rdispls", ranks(comm), status, rdispls)) &
+            return
+    end if
     call finish(c_dtl_comm_gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, &
         root), "dtl_comm_gatherv", status)
+end subroutine
+
+subroutine comm_gatherv_call_narrow(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, &
+    root, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: scount
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    if (present(rcounts)) allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_gatherv_call(comm, sbuf, int(scount, c_int64_t), rbuf, n_rcounts, &
+        n_rdispls, dtype, root, status)
 end subroutine
 
 subroutine comm_gatherv_in_place_call(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, &
@@ -2887,6 +3441,7 @@ subroutine comm_gatherv_in_place_call(comm, sbuf, scount, rbuf, rcounts, rdispls
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: root
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_gatherv", "scount", scount, status)) return
     if (present(rcounts)) then
         if (lacks("dtl_comm_gatherv", "rcounts", size(rcounts, kind=c_int64_t), &
             ranks(comm), status)) return
@@ -2895,8 +3450,35 @@ subroutine comm_gatherv_in_place_call(comm, sbuf, scount, rbuf, rcounts, rdispls
         if (lacks("dtl_comm_gatherv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_gatherv", "rcounts", ranks(comm), status, rcounts)) &
+            return
+    end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_gatherv", "rdispls", ranks(comm), status, rdispls)) &
+            return
+    end if
     call finish(c_dtl_comm_gatherv(comm, in_place(sbuf), scount, rbuf, rcounts, rdispls, &
         dtype, root), "dtl_comm_gatherv", status)
+end subroutine
+
+subroutine comm_gatherv_in_place_call_narrow(comm, sbuf, scount, rbuf, rcounts, rdispls, &
+    dtype, root, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), value :: scount
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    if (present(rcounts)) allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_gatherv_in_place_call(comm, sbuf, int(scount, c_int64_t), rbuf, n_rcounts, &
+        n_rdispls, dtype, root, status)
 end subroutine
 
 !> Distributes the blocks of the root, one to each rank in the order of ranks.
@@ -2908,8 +3490,23 @@ subroutine comm_scatter_call(comm, sbuf, count_per_rank, rbuf, dtype, root, stat
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: root
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_scatter", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_scatter(comm, sbuf, count_per_rank, rbuf, dtype, root), &
         "dtl_comm_scatter", status)
+end subroutine
+
+subroutine comm_scatter_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, root, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_scatter_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, dtype, &
+        root, status)
 end subroutine
 
 subroutine comm_scatter_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, root, &
@@ -2921,8 +3518,23 @@ subroutine comm_scatter_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, r
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), value :: root
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_scatter", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_scatter(comm, sbuf, count_per_rank, in_place(rbuf), dtype, &
         root), "dtl_comm_scatter", status)
+end subroutine
+
+subroutine comm_scatter_in_place_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, &
+    root, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(dtl_in_place_t), intent(in) :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_scatter_in_place_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, &
+        dtype, root, status)
 end subroutine
 
 !> Distributes the blocks of the root, one to each rank.
@@ -2945,8 +3557,36 @@ subroutine comm_scatterv_call(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype,
         if (lacks("dtl_comm_scatterv", "sdispls", size(sdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (is_negative("dtl_comm_scatterv", "rcount", rcount, status)) return
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_scatterv", "scounts", ranks(comm), status, scounts)) &
+            return
+    end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_scatterv", "sdispls", ranks(comm), status, sdispls)) &
+            return
+    end if
     call finish(c_dtl_comm_scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, &
         root), "dtl_comm_scatterv", status)
+end subroutine
+
+subroutine comm_scatterv_call_narrow(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, &
+    root, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: scounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: sdispls
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: rcount
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_scounts(:)
+    integer(c_int64_t), allocatable :: n_sdispls(:)
+    if (present(scounts)) allocate (n_scounts, source=int(scounts, c_int64_t))
+    if (present(sdispls)) allocate (n_sdispls, source=int(sdispls, c_int64_t))
+    call comm_scatterv_call(comm, sbuf, n_scounts, n_sdispls, rbuf, int(rcount, &
+        c_int64_t), dtype, root, status)
 end subroutine
 
 subroutine comm_scatterv_in_place_call(comm, sbuf, scounts, sdispls, rbuf, rcount, &
@@ -2968,8 +3608,36 @@ subroutine comm_scatterv_in_place_call(comm, sbuf, scounts, sdispls, rbuf, rcoun
         if (lacks("dtl_comm_scatterv", "sdispls", size(sdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (is_negative("dtl_comm_scatterv", "rcount", rcount, status)) return
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_scatterv", "scounts", ranks(comm), status, scounts)) &
+            return
+    end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_scatterv", "sdispls", ranks(comm), status, sdispls)) &
+            return
+    end if
     call finish(c_dtl_comm_scatterv(comm, sbuf, scounts, sdispls, in_place(rbuf), &
         rcount, dtype, root), "dtl_comm_scatterv", status)
+end subroutine
+
+subroutine comm_scatterv_in_place_call_narrow(comm, sbuf, scounts, sdispls, rbuf, &
+    rcount, dtype, root, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: scounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: sdispls
+    type(dtl_in_place_t), intent(in) :: rbuf
+    integer(c_int32_t), value :: rcount
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_scounts(:)
+    integer(c_int64_t), allocatable :: n_sdispls(:)
+    if (present(scounts)) allocate (n_scounts, source=int(scounts, c_int64_t))
+    if (present(sdispls)) allocate (n_sdispls, source=int(sdispls, c_int64_t))
+    call comm_scatterv_in_place_call(comm, sbuf, n_scounts, n_sdispls, rbuf, int(rcount, &
+        c_int64_t), dtype, root, status)
 end subroutine
 
 !> Collects one block of every rank at every rank, in the order of ranks.
@@ -2980,8 +3648,21 @@ subroutine comm_allgather_call(comm, sbuf, count_per_rank, rbuf, dtype, status)
     type(c_ptr), value :: rbuf
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_allgather", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_allgather(comm, sbuf, count_per_rank, rbuf, dtype), &
         "dtl_comm_allgather", status)
+end subroutine
+
+subroutine comm_allgather_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_allgather_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, dtype, &
+        status)
 end subroutine
 
 subroutine comm_allgather_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, status)
@@ -2991,8 +3672,22 @@ subroutine comm_allgather_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype,
     type(c_ptr), value :: rbuf
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_allgather", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_allgather(comm, in_place(sbuf), count_per_rank, rbuf, dtype), &
         "dtl_comm_allgather", status)
+end subroutine
+
+subroutine comm_allgather_in_place_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_allgather_in_place_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, &
+        dtype, status)
 end subroutine
 
 !> Collects one block of every rank at every rank.
@@ -3006,14 +3701,37 @@ subroutine comm_allgatherv_call(comm, sbuf, scount, rbuf, rcounts, rdispls, dtyp
     integer(c_int64_t), intent(in), contiguous, dimension(:), optional :: rdispls
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_allgatherv", "scount", scount, status)) return
     if (lacks("dtl_comm_allgatherv", "rcounts", size(rcounts, kind=c_int64_t), &
         ranks(comm), status)) return
     if (present(rdispls)) then
         if (lacks("dtl_comm_allgatherv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (has_negative("dtl_comm_allgatherv", "rcounts", ranks(comm), status, rcounts)) &
+        return
+    if (has_negative("dtl_comm_allgatherv", "rdispls", ranks(comm), status, rdispls)) &
+        return
     call finish(c_dtl_comm_allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, &
         dtype), "dtl_comm_allgatherv", status)
+end subroutine
+
+subroutine comm_allgatherv_call_narrow(comm, sbuf, scount, rbuf, rcounts, rdispls, &
+    dtype, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: scount
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_allgatherv_call(comm, sbuf, int(scount, c_int64_t), rbuf, n_rcounts, &
+        n_rdispls, dtype, status)
 end subroutine
 
 subroutine comm_allgatherv_in_place_call(comm, sbuf, scount, rbuf, rcounts, rdispls, &
@@ -3026,14 +3744,37 @@ subroutine comm_allgatherv_in_place_call(comm, sbuf, scount, rbuf, rcounts, rdis
     integer(c_int64_t), intent(in), contiguous, dimension(:), optional :: rdispls
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_allgatherv", "scount", scount, status)) return
     if (lacks("dtl_comm_allgatherv", "rcounts", size(rcounts, kind=c_int64_t), &
         ranks(comm), status)) return
     if (present(rdispls)) then
         if (lacks("dtl_comm_allgatherv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (has_negative("dtl_comm_allgatherv", "rcounts", ranks(comm), status, rcounts)) &
+        return
+    if (has_negative("dtl_comm_allgatherv", "rdispls", ranks(comm), status, rdispls)) &
+        return
     call finish(c_dtl_comm_allgatherv(comm, in_place(sbuf), scount, rbuf, rcounts, &
         rdispls, dtype), "dtl_comm_allgatherv", status)
+end subroutine
+
+subroutine comm_allgatherv_in_place_call_narrow(comm, sbuf, scount, rbuf, rcounts, &
+    rdispls, dtype, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), value :: scount
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_allgatherv_in_place_call(comm, sbuf, int(scount, c_int64_t), rbuf, &
+        n_rcounts, n_rdispls, dtype, status)
 end subroutine
 
 !> Sends block r of `sbuf` to rank r, and receives block r of `rbuf` from rank r.
@@ -3044,8 +3785,21 @@ subroutine comm_alltoall_call(comm, sbuf, count_per_rank, rbuf, dtype, status)
     type(c_ptr), value :: rbuf
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_alltoall", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_alltoall(comm, sbuf, count_per_rank, rbuf, dtype), &
         "dtl_comm_alltoall", status)
+end subroutine
+
+subroutine comm_alltoall_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_alltoall_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, dtype, &
+        status)
 end subroutine
 
 subroutine comm_alltoall_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, status)
@@ -3055,8 +3809,22 @@ subroutine comm_alltoall_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, 
     type(c_ptr), value :: rbuf
     integer(c_int32_t), value :: dtype
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_alltoall", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_alltoall(comm, in_place(sbuf), count_per_rank, rbuf, dtype), &
         "dtl_comm_alltoall", status)
+end subroutine
+
+subroutine comm_alltoall_in_place_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_alltoall_in_place_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, &
+        dtype, status)
 end subroutine
 
 !> Sends block r of `sbuf` to rank r, and receives block r of `rbuf` from it.
@@ -3085,8 +3853,39 @@ subroutine comm_alltoallv_call(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdis
         if (lacks("dtl_comm_alltoallv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (has_negative("dtl_comm_alltoallv", "scounts", ranks(comm), status, scounts)) &
+        return
+    if (has_negative("dtl_comm_alltoallv", "sdispls", ranks(comm), status, sdispls)) &
+        return
+    if (has_negative("dtl_comm_alltoallv", "rcounts", ranks(comm), status, rcounts)) &
+        return
+    if (has_negative("dtl_comm_alltoallv", "rdispls", ranks(comm), status, rdispls)) &
+        return
     call finish(c_dtl_comm_alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, &
         rdispls, dtype), "dtl_comm_alltoallv", status)
+end subroutine
+
+subroutine comm_alltoallv_call_narrow(comm, sbuf, scounts, sdispls, rbuf, rcounts, &
+    rdispls, dtype, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: scounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: sdispls
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_scounts(:)
+    integer(c_int64_t), allocatable :: n_sdispls(:)
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    if (present(scounts)) allocate (n_scounts, source=int(scounts, c_int64_t))
+    if (present(sdispls)) allocate (n_sdispls, source=int(sdispls, c_int64_t))
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_alltoallv_call(comm, sbuf, n_scounts, n_sdispls, rbuf, n_rcounts, &
+        n_rdispls, dtype, status)
 end subroutine
 
 subroutine comm_alltoallv_in_place_call(comm, sbuf, scounts, sdispls, rbuf, rcounts, &
@@ -3114,8 +3913,35 @@ subroutine comm_alltoallv_in_place_call(comm, sbuf, scounts, sdispls, rbuf, rcou
         if (lacks("dtl_comm_alltoallv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (has_negative("dtl_comm_alltoallv", "rcounts", ranks(comm), status, rcounts)) &
+        return
+    if (has_negative("dtl_comm_alltoallv", "rdispls", ranks(comm), status, rdispls)) &
+        return
     call finish(c_dtl_comm_alltoallv(comm, in_place(sbuf), scounts, sdispls, rbuf, &
         rcounts, rdispls, dtype), "dtl_comm_alltoallv", status)
+end subroutine
+
+subroutine comm_alltoallv_in_place_call_narrow(comm, sbuf, scounts, sdispls, rbuf, &
+    rcounts, rdispls, dtype, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: scounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: sdispls
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_scounts(:)
+    integer(c_int64_t), allocatable :: n_sdispls(:)
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    if (present(scounts)) allocate (n_scounts, source=int(scounts, c_int64_t))
+    if (present(sdispls)) allocate (n_sdispls, source=int(sdispls, c_int64_t))
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_alltoallv_in_place_call(comm, sbuf, n_scounts, n_sdispls, rbuf, n_rcounts, &
+        n_rdispls, dtype, status)
 end subroutine
 
 !> Sends one block to each rank of a list and receives one block from each rank of another.
@@ -3148,9 +3974,42 @@ subroutine comm_neighbor_alltoallv_call(comm, dests, sbuf, scounts, sdispls, sou
         if (lacks("dtl_comm_neighbor_alltoallv", "rdispls", size(rdispls, &
             kind=c_int64_t), int(n_source_count, c_int64_t), status)) return
     end if
+    if (has_negative("dtl_comm_neighbor_alltoallv", "scounts", n_dest_count, status, &
+        scounts)) return
+    if (has_negative("dtl_comm_neighbor_alltoallv", "sdispls", n_dest_count, status, &
+        sdispls)) return
+    if (has_negative("dtl_comm_neighbor_alltoallv", "rcounts", n_source_count, status, &
+        rcounts)) return
+    if (has_negative("dtl_comm_neighbor_alltoallv", "rdispls", n_source_count, status, &
+        rdispls)) return
     call finish(c_dtl_comm_neighbor_alltoallv(comm, dests, n_dest_count, sbuf, scounts, &
         sdispls, sources, n_source_count, rbuf, rcounts, rdispls, dtype), &
         "dtl_comm_neighbor_alltoallv", status)
+end subroutine
+
+subroutine comm_neighbor_alltoallv_call_narrow(comm, dests, sbuf, scounts, sdispls, &
+    sources, rbuf, rcounts, rdispls, dtype, status)
+    type(dtl_comm_t), value :: comm
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: dests
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: scounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: sdispls
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: sources
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_scounts(:)
+    integer(c_int64_t), allocatable :: n_sdispls(:)
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    allocate (n_scounts, source=int(scounts, c_int64_t))
+    if (present(sdispls)) allocate (n_sdispls, source=int(sdispls, c_int64_t))
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_neighbor_alltoallv_call(comm, dests, sbuf, n_scounts, n_sdispls, sources, &
+        rbuf, n_rcounts, n_rdispls, dtype, status)
 end subroutine
 
 !> Starts a barrier.
@@ -3170,8 +4029,20 @@ subroutine comm_ibcast_call(comm, buf, count, dtype, root, out, status)
     integer(c_int32_t), value :: root
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_ibcast", "count", count, status)) return
     call finish(c_dtl_comm_ibcast(comm, buf, count, dtype, root, out), &
         "dtl_comm_ibcast", status)
+end subroutine
+
+subroutine comm_ibcast_call_narrow(comm, buf, count, dtype, root, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_ibcast_call(comm, buf, int(count, c_int64_t), dtype, root, out, status)
 end subroutine
 
 !> Starts a dtl_comm_reduce, with its parameters.
@@ -3185,8 +4056,24 @@ subroutine comm_ireduce_call(comm, sbuf, rbuf, count, dtype, op, root, out, stat
     integer(c_int32_t), value :: root
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_ireduce", "count", count, status)) return
     call finish(c_dtl_comm_ireduce(comm, sbuf, rbuf, count, dtype, op, root, out), &
         "dtl_comm_ireduce", status)
+end subroutine
+
+subroutine comm_ireduce_call_narrow(comm, sbuf, rbuf, count, dtype, op, root, out, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), value :: root
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_ireduce_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, root, &
+        out, status)
 end subroutine
 
 subroutine comm_ireduce_in_place_call(comm, sbuf, rbuf, count, dtype, op, root, out, &
@@ -3200,8 +4087,24 @@ subroutine comm_ireduce_in_place_call(comm, sbuf, rbuf, count, dtype, op, root, 
     integer(c_int32_t), value :: root
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_ireduce", "count", count, status)) return
     call finish(c_dtl_comm_ireduce(comm, in_place(sbuf), rbuf, count, dtype, op, root, &
         out), "dtl_comm_ireduce", status)
+end subroutine
+
+subroutine comm_ireduce_in_place_call_narrow(comm, sbuf, rbuf, count, dtype, op, root, &
+    out, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), value :: root
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_ireduce_in_place_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, &
+        root, out, status)
 end subroutine
 
 !> Starts a dtl_comm_allreduce, with its parameters.
@@ -3214,8 +4117,22 @@ subroutine comm_iallreduce_call(comm, sbuf, rbuf, count, dtype, op, out, status)
     integer(c_int32_t), value :: op
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iallreduce", "count", count, status)) return
     call finish(c_dtl_comm_iallreduce(comm, sbuf, rbuf, count, dtype, op, out), &
         "dtl_comm_iallreduce", status)
+end subroutine
+
+subroutine comm_iallreduce_call_narrow(comm, sbuf, rbuf, count, dtype, op, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_iallreduce_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, out, &
+        status)
 end subroutine
 
 subroutine comm_iallreduce_in_place_call(comm, sbuf, rbuf, count, dtype, op, out, &
@@ -3228,8 +4145,23 @@ subroutine comm_iallreduce_in_place_call(comm, sbuf, rbuf, count, dtype, op, out
     integer(c_int32_t), value :: op
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iallreduce", "count", count, status)) return
     call finish(c_dtl_comm_iallreduce(comm, in_place(sbuf), rbuf, count, dtype, op, &
         out), "dtl_comm_iallreduce", status)
+end subroutine
+
+subroutine comm_iallreduce_in_place_call_narrow(comm, sbuf, rbuf, count, dtype, op, out, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_iallreduce_in_place_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, &
+        op, out, status)
 end subroutine
 
 !> Starts a dtl_comm_reduce_scatter_block, with its parameters.
@@ -3243,8 +4175,23 @@ subroutine comm_ireduce_scatter_block_call(comm, sbuf, rbuf, count, dtype, op, o
     integer(c_int32_t), value :: op
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_ireduce_scatter_block", "count", count, status)) return
     call finish(c_dtl_comm_ireduce_scatter_block(comm, sbuf, rbuf, count, dtype, op, &
         out), "dtl_comm_ireduce_scatter_block", status)
+end subroutine
+
+subroutine comm_ireduce_scatter_block_call_narrow(comm, sbuf, rbuf, count, dtype, op, &
+    out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_ireduce_scatter_block_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, &
+        op, out, status)
 end subroutine
 
 subroutine comm_ireduce_scatter_block_in_place_call(comm, sbuf, rbuf, count, dtype, op, &
@@ -3257,8 +4204,23 @@ subroutine comm_ireduce_scatter_block_in_place_call(comm, sbuf, rbuf, count, dty
     integer(c_int32_t), value :: op
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_ireduce_scatter_block", "count", count, status)) return
     call finish(c_dtl_comm_ireduce_scatter_block(comm, in_place(sbuf), rbuf, count, &
         dtype, op, out), "dtl_comm_ireduce_scatter_block", status)
+end subroutine
+
+subroutine comm_ireduce_scatter_block_in_place_call_narrow(comm, sbuf, rbuf, count, &
+    dtype, op, out, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_ireduce_scatter_block_in_place_call(comm, sbuf, rbuf, int(count, &
+        c_int64_t), dtype, op, out, status)
 end subroutine
 
 !> Starts a dtl_comm_reduce_scatter, with its parameters.
@@ -3273,8 +4235,25 @@ subroutine comm_ireduce_scatter_call(comm, sbuf, rbuf, rcounts, dtype, op, out, 
     integer(c_int32_t), intent(out), optional :: status
     if (lacks("dtl_comm_ireduce_scatter", "rcounts", size(rcounts, kind=c_int64_t), &
         ranks(comm), status)) return
+    if (has_negative("dtl_comm_ireduce_scatter", "rcounts", ranks(comm), status, &
+        rcounts)) return
     call finish(c_dtl_comm_ireduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op, out), &
         "dtl_comm_ireduce_scatter", status)
+end subroutine
+
+subroutine comm_ireduce_scatter_call_narrow(comm, sbuf, rbuf, rcounts, dtype, op, out, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    call comm_ireduce_scatter_call(comm, sbuf, rbuf, n_rcounts, dtype, op, out, status)
 end subroutine
 
 subroutine comm_ireduce_scatter_in_place_call(comm, sbuf, rbuf, rcounts, dtype, op, out, &
@@ -3289,8 +4268,26 @@ subroutine comm_ireduce_scatter_in_place_call(comm, sbuf, rbuf, rcounts, dtype, 
     integer(c_int32_t), intent(out), optional :: status
     if (lacks("dtl_comm_ireduce_scatter", "rcounts", size(rcounts, kind=c_int64_t), &
         ranks(comm), status)) return
+    if (has_negative("dtl_comm_ireduce_scatter", "rcounts", ranks(comm), status, &
+        rcounts)) return
     call finish(c_dtl_comm_ireduce_scatter(comm, in_place(sbuf), rbuf, rcounts, dtype, &
         op, out), "dtl_comm_ireduce_scatter", status)
+end subroutine
+
+subroutine comm_ireduce_scatter_in_place_call_narrow(comm, sbuf, rbuf, rcounts, dtype, &
+    op, out, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    call comm_ireduce_scatter_in_place_call(comm, sbuf, rbuf, n_rcounts, dtype, op, out, &
+        status)
 end subroutine
 
 !> Starts a dtl_comm_scan, with its parameters.
@@ -3303,8 +4300,22 @@ subroutine comm_iscan_call(comm, sbuf, rbuf, count, dtype, op, out, status)
     integer(c_int32_t), value :: op
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iscan", "count", count, status)) return
     call finish(c_dtl_comm_iscan(comm, sbuf, rbuf, count, dtype, op, out), &
         "dtl_comm_iscan", status)
+end subroutine
+
+subroutine comm_iscan_call_narrow(comm, sbuf, rbuf, count, dtype, op, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_iscan_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, out, &
+        status)
 end subroutine
 
 subroutine comm_iscan_in_place_call(comm, sbuf, rbuf, count, dtype, op, out, status)
@@ -3316,8 +4327,23 @@ subroutine comm_iscan_in_place_call(comm, sbuf, rbuf, count, dtype, op, out, sta
     integer(c_int32_t), value :: op
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iscan", "count", count, status)) return
     call finish(c_dtl_comm_iscan(comm, in_place(sbuf), rbuf, count, dtype, op, out), &
         "dtl_comm_iscan", status)
+end subroutine
+
+subroutine comm_iscan_in_place_call_narrow(comm, sbuf, rbuf, count, dtype, op, out, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_iscan_in_place_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, &
+        out, status)
 end subroutine
 
 !> Starts a dtl_comm_exscan, with its parameters.
@@ -3330,8 +4356,22 @@ subroutine comm_iexscan_call(comm, sbuf, rbuf, count, dtype, op, out, status)
     integer(c_int32_t), value :: op
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iexscan", "count", count, status)) return
     call finish(c_dtl_comm_iexscan(comm, sbuf, rbuf, count, dtype, op, out), &
         "dtl_comm_iexscan", status)
+end subroutine
+
+subroutine comm_iexscan_call_narrow(comm, sbuf, rbuf, count, dtype, op, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_iexscan_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, out, &
+        status)
 end subroutine
 
 subroutine comm_iexscan_in_place_call(comm, sbuf, rbuf, count, dtype, op, out, status)
@@ -3343,8 +4383,23 @@ subroutine comm_iexscan_in_place_call(comm, sbuf, rbuf, count, dtype, op, out, s
     integer(c_int32_t), value :: op
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iexscan", "count", count, status)) return
     call finish(c_dtl_comm_iexscan(comm, in_place(sbuf), rbuf, count, dtype, op, out), &
         "dtl_comm_iexscan", status)
+end subroutine
+
+subroutine comm_iexscan_in_place_call_narrow(comm, sbuf, rbuf, count, dtype, op, out, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: op
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_iexscan_in_place_call(comm, sbuf, rbuf, int(count, c_int64_t), dtype, op, &
+        out, status)
 end subroutine
 
 !> Starts a dtl_comm_gather, with its parameters.
@@ -3357,8 +4412,24 @@ subroutine comm_igather_call(comm, sbuf, count_per_rank, rbuf, dtype, root, out,
     integer(c_int32_t), value :: root
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_igather", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_igather(comm, sbuf, count_per_rank, rbuf, dtype, root, out), &
         "dtl_comm_igather", status)
+end subroutine
+
+subroutine comm_igather_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, root, out, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_igather_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, dtype, &
+        root, out, status)
 end subroutine
 
 subroutine comm_igather_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, root, &
@@ -3371,8 +4442,24 @@ subroutine comm_igather_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, r
     integer(c_int32_t), value :: root
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_igather", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_igather(comm, in_place(sbuf), count_per_rank, rbuf, dtype, &
         root, out), "dtl_comm_igather", status)
+end subroutine
+
+subroutine comm_igather_in_place_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, &
+    root, out, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_igather_in_place_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, &
+        dtype, root, out, status)
 end subroutine
 
 !> Starts a dtl_comm_gatherv, with its parameters.
@@ -3388,6 +4475,7 @@ subroutine comm_igatherv_call(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype,
     integer(c_int32_t), value :: root
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_igatherv", "scount", scount, status)) return
     if (present(rcounts)) then
         if (lacks("dtl_comm_igatherv", "rcounts", size(rcounts, kind=c_int64_t), &
             ranks(comm), status)) return
@@ -3396,8 +4484,36 @@ subroutine comm_igatherv_call(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype,
         if (lacks("dtl_comm_igatherv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_igatherv", "rcounts", ranks(comm), status, rcounts)) &
+            return
+    end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_igatherv", "rdispls", ranks(comm), status, rdispls)) &
+            return
+    end if
     call finish(c_dtl_comm_igatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, &
         root, out), "dtl_comm_igatherv", status)
+end subroutine
+
+subroutine comm_igatherv_call_narrow(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, &
+    root, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: scount
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    if (present(rcounts)) allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_igatherv_call(comm, sbuf, int(scount, c_int64_t), rbuf, n_rcounts, &
+        n_rdispls, dtype, root, out, status)
 end subroutine
 
 subroutine comm_igatherv_in_place_call(comm, sbuf, scount, rbuf, rcounts, rdispls, &
@@ -3412,6 +4528,7 @@ subroutine comm_igatherv_in_place_call(comm, sbuf, scount, rbuf, rcounts, rdispl
     integer(c_int32_t), value :: root
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_igatherv", "scount", scount, status)) return
     if (present(rcounts)) then
         if (lacks("dtl_comm_igatherv", "rcounts", size(rcounts, kind=c_int64_t), &
             ranks(comm), status)) return
@@ -3420,8 +4537,36 @@ subroutine comm_igatherv_in_place_call(comm, sbuf, scount, rbuf, rcounts, rdispl
         if (lacks("dtl_comm_igatherv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_igatherv", "rcounts", ranks(comm), status, rcounts)) &
+            return
+    end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_igatherv", "rdispls", ranks(comm), status, rdispls)) &
+            return
+    end if
     call finish(c_dtl_comm_igatherv(comm, in_place(sbuf), scount, rbuf, rcounts, &
         rdispls, dtype, root, out), "dtl_comm_igatherv", status)
+end subroutine
+
+subroutine comm_igatherv_in_place_call_narrow(comm, sbuf, scount, rbuf, rcounts, &
+    rdispls, dtype, root, out, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), value :: scount
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    if (present(rcounts)) allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_igatherv_in_place_call(comm, sbuf, int(scount, c_int64_t), rbuf, &
+        n_rcounts, n_rdispls, dtype, root, out, status)
 end subroutine
 
 !> Starts a dtl_comm_scatter, with its parameters.
@@ -3435,8 +4580,24 @@ subroutine comm_iscatter_call(comm, sbuf, count_per_rank, rbuf, dtype, root, out
     integer(c_int32_t), value :: root
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iscatter", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_iscatter(comm, sbuf, count_per_rank, rbuf, dtype, root, out), &
         "dtl_comm_iscatter", status)
+end subroutine
+
+subroutine comm_iscatter_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, root, out, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_iscatter_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, dtype, &
+        root, out, status)
 end subroutine
 
 subroutine comm_iscatter_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, root, &
@@ -3449,8 +4610,24 @@ subroutine comm_iscatter_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, 
     integer(c_int32_t), value :: root
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iscatter", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_iscatter(comm, sbuf, count_per_rank, in_place(rbuf), dtype, &
         root, out), "dtl_comm_iscatter", status)
+end subroutine
+
+subroutine comm_iscatter_in_place_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, &
+    root, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(dtl_in_place_t), intent(in) :: rbuf
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_iscatter_in_place_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, &
+        dtype, root, out, status)
 end subroutine
 
 !> Starts a dtl_comm_scatterv, with its parameters.
@@ -3474,8 +4651,37 @@ subroutine comm_iscatterv_call(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype
         if (lacks("dtl_comm_iscatterv", "sdispls", size(sdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (is_negative("dtl_comm_iscatterv", "rcount", rcount, status)) return
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_iscatterv", "scounts", ranks(comm), status, scounts)) &
+            return
+    end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_iscatterv", "sdispls", ranks(comm), status, sdispls)) &
+            return
+    end if
     call finish(c_dtl_comm_iscatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, &
         root, out), "dtl_comm_iscatterv", status)
+end subroutine
+
+subroutine comm_iscatterv_call_narrow(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, &
+    root, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: scounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: sdispls
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: rcount
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_scounts(:)
+    integer(c_int64_t), allocatable :: n_sdispls(:)
+    if (present(scounts)) allocate (n_scounts, source=int(scounts, c_int64_t))
+    if (present(sdispls)) allocate (n_sdispls, source=int(sdispls, c_int64_t))
+    call comm_iscatterv_call(comm, sbuf, n_scounts, n_sdispls, rbuf, int(rcount, &
+        c_int64_t), dtype, root, out, status)
 end subroutine
 
 subroutine comm_iscatterv_in_place_call(comm, sbuf, scounts, sdispls, rbuf, rcount, &
@@ -3498,8 +4704,37 @@ subroutine comm_iscatterv_in_place_call(comm, sbuf, scounts, sdispls, rbuf, rcou
         if (lacks("dtl_comm_iscatterv", "sdispls", size(sdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (is_negative("dtl_comm_iscatterv", "rcount", rcount, status)) return
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_iscatterv", "scounts", ranks(comm), status, scounts)) &
+            return
+    end if
+    if (is_root(comm, root)) then
+        if (has_negative("dtl_comm_iscatterv", "sdispls", ranks(comm), status, sdispls)) &
+            return
+    end if
     call finish(c_dtl_comm_iscatterv(comm, sbuf, scounts, sdispls, in_place(rbuf), &
         rcount, dtype, root, out), "dtl_comm_iscatterv", status)
+end subroutine
+
+subroutine comm_iscatterv_in_place_call_narrow(comm, sbuf, scounts, sdispls, rbuf, &
+    rcount, dtype, root, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: scounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: sdispls
+    type(dtl_in_place_t), intent(in) :: rbuf
+    integer(c_int32_t), value :: rcount
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: root
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_scounts(:)
+    integer(c_int64_t), allocatable :: n_sdispls(:)
+    if (present(scounts)) allocate (n_scounts, source=int(scounts, c_int64_t))
+    if (present(sdispls)) allocate (n_sdispls, source=int(sdispls, c_int64_t))
+    call comm_iscatterv_in_place_call(comm, sbuf, n_scounts, n_sdispls, rbuf, &
+        int(rcount, c_int64_t), dtype, root, out, status)
 end subroutine
 
 !> Starts a dtl_comm_allgather, with its parameters.
@@ -3511,8 +4746,23 @@ subroutine comm_iallgather_call(comm, sbuf, count_per_rank, rbuf, dtype, out, st
     integer(c_int32_t), value :: dtype
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iallgather", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_iallgather(comm, sbuf, count_per_rank, rbuf, dtype, out), &
         "dtl_comm_iallgather", status)
+end subroutine
+
+subroutine comm_iallgather_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, out, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_iallgather_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, dtype, &
+        out, status)
 end subroutine
 
 subroutine comm_iallgather_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, out, &
@@ -3524,8 +4774,23 @@ subroutine comm_iallgather_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype
     integer(c_int32_t), value :: dtype
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iallgather", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_iallgather(comm, in_place(sbuf), count_per_rank, rbuf, dtype, &
         out), "dtl_comm_iallgather", status)
+end subroutine
+
+subroutine comm_iallgather_in_place_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, &
+    out, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_iallgather_in_place_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, &
+        dtype, out, status)
 end subroutine
 
 !> Starts a dtl_comm_allgatherv, with its parameters.
@@ -3540,14 +4805,38 @@ subroutine comm_iallgatherv_call(comm, sbuf, scount, rbuf, rcounts, rdispls, dty
     integer(c_int32_t), value :: dtype
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iallgatherv", "scount", scount, status)) return
     if (lacks("dtl_comm_iallgatherv", "rcounts", size(rcounts, kind=c_int64_t), &
         ranks(comm), status)) return
     if (present(rdispls)) then
         if (lacks("dtl_comm_iallgatherv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (has_negative("dtl_comm_iallgatherv", "rcounts", ranks(comm), status, rcounts)) &
+        return
+    if (has_negative("dtl_comm_iallgatherv", "rdispls", ranks(comm), status, rdispls)) &
+        return
     call finish(c_dtl_comm_iallgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, &
         dtype, out), "dtl_comm_iallgatherv", status)
+end subroutine
+
+subroutine comm_iallgatherv_call_narrow(comm, sbuf, scount, rbuf, rcounts, rdispls, &
+    dtype, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: scount
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_iallgatherv_call(comm, sbuf, int(scount, c_int64_t), rbuf, n_rcounts, &
+        n_rdispls, dtype, out, status)
 end subroutine
 
 subroutine comm_iallgatherv_in_place_call(comm, sbuf, scount, rbuf, rcounts, rdispls, &
@@ -3561,14 +4850,38 @@ subroutine comm_iallgatherv_in_place_call(comm, sbuf, scount, rbuf, rcounts, rdi
     integer(c_int32_t), value :: dtype
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_iallgatherv", "scount", scount, status)) return
     if (lacks("dtl_comm_iallgatherv", "rcounts", size(rcounts, kind=c_int64_t), &
         ranks(comm), status)) return
     if (present(rdispls)) then
         if (lacks("dtl_comm_iallgatherv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (has_negative("dtl_comm_iallgatherv", "rcounts", ranks(comm), status, rcounts)) &
+        return
+    if (has_negative("dtl_comm_iallgatherv", "rdispls", ranks(comm), status, rdispls)) &
+        return
     call finish(c_dtl_comm_iallgatherv(comm, in_place(sbuf), scount, rbuf, rcounts, &
         rdispls, dtype, out), "dtl_comm_iallgatherv", status)
+end subroutine
+
+subroutine comm_iallgatherv_in_place_call_narrow(comm, sbuf, scount, rbuf, rcounts, &
+    rdispls, dtype, out, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), value :: scount
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_iallgatherv_in_place_call(comm, sbuf, int(scount, c_int64_t), rbuf, &
+        n_rcounts, n_rdispls, dtype, out, status)
 end subroutine
 
 !> Starts a dtl_comm_alltoall, with its parameters.
@@ -3580,8 +4893,23 @@ subroutine comm_ialltoall_call(comm, sbuf, count_per_rank, rbuf, dtype, out, sta
     integer(c_int32_t), value :: dtype
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_ialltoall", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_ialltoall(comm, sbuf, count_per_rank, rbuf, dtype, out), &
         "dtl_comm_ialltoall", status)
+end subroutine
+
+subroutine comm_ialltoall_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, out, &
+    status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_ialltoall_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, dtype, &
+        out, status)
 end subroutine
 
 subroutine comm_ialltoall_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype, out, &
@@ -3593,8 +4921,23 @@ subroutine comm_ialltoall_in_place_call(comm, sbuf, count_per_rank, rbuf, dtype,
     integer(c_int32_t), value :: dtype
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_ialltoall", "count_per_rank", count_per_rank, status)) &
+        return
     call finish(c_dtl_comm_ialltoall(comm, in_place(sbuf), count_per_rank, rbuf, dtype, &
         out), "dtl_comm_ialltoall", status)
+end subroutine
+
+subroutine comm_ialltoall_in_place_call_narrow(comm, sbuf, count_per_rank, rbuf, dtype, &
+    out, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), value :: count_per_rank
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), value :: dtype
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call comm_ialltoall_in_place_call(comm, sbuf, int(count_per_rank, c_int64_t), rbuf, &
+        dtype, out, status)
 end subroutine
 
 !> Starts a dtl_comm_alltoallv, with its parameters.
@@ -3624,8 +4967,40 @@ subroutine comm_ialltoallv_call(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdi
         if (lacks("dtl_comm_ialltoallv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (has_negative("dtl_comm_ialltoallv", "scounts", ranks(comm), status, scounts)) &
+        return
+    if (has_negative("dtl_comm_ialltoallv", "sdispls", ranks(comm), status, sdispls)) &
+        return
+    if (has_negative("dtl_comm_ialltoallv", "rcounts", ranks(comm), status, rcounts)) &
+        return
+    if (has_negative("dtl_comm_ialltoallv", "rdispls", ranks(comm), status, rdispls)) &
+        return
     call finish(c_dtl_comm_ialltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, &
         rdispls, dtype, out), "dtl_comm_ialltoallv", status)
+end subroutine
+
+subroutine comm_ialltoallv_call_narrow(comm, sbuf, scounts, sdispls, rbuf, rcounts, &
+    rdispls, dtype, out, status)
+    type(dtl_comm_t), value :: comm
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: scounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: sdispls
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_scounts(:)
+    integer(c_int64_t), allocatable :: n_sdispls(:)
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    if (present(scounts)) allocate (n_scounts, source=int(scounts, c_int64_t))
+    if (present(sdispls)) allocate (n_sdispls, source=int(sdispls, c_int64_t))
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_ialltoallv_call(comm, sbuf, n_scounts, n_sdispls, rbuf, n_rcounts, &
+        n_rdispls, dtype, out, status)
 end subroutine
 
 subroutine comm_ialltoallv_in_place_call(comm, sbuf, scounts, sdispls, rbuf, rcounts, &
@@ -3654,8 +5029,36 @@ subroutine comm_ialltoallv_in_place_call(comm, sbuf, scounts, sdispls, rbuf, rco
         if (lacks("dtl_comm_ialltoallv", "rdispls", size(rdispls, kind=c_int64_t), &
             ranks(comm), status)) return
     end if
+    if (has_negative("dtl_comm_ialltoallv", "rcounts", ranks(comm), status, rcounts)) &
+        return
+    if (has_negative("dtl_comm_ialltoallv", "rdispls", ranks(comm), status, rdispls)) &
+        return
     call finish(c_dtl_comm_ialltoallv(comm, in_place(sbuf), scounts, sdispls, rbuf, &
         rcounts, rdispls, dtype, out), "dtl_comm_ialltoallv", status)
+end subroutine
+
+subroutine comm_ialltoallv_in_place_call_narrow(comm, sbuf, scounts, sdispls, rbuf, &
+    rcounts, rdispls, dtype, out, status)
+    type(dtl_comm_t), value :: comm
+    type(dtl_in_place_t), intent(in) :: sbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: scounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: sdispls
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_scounts(:)
+    integer(c_int64_t), allocatable :: n_sdispls(:)
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    if (present(scounts)) allocate (n_scounts, source=int(scounts, c_int64_t))
+    if (present(sdispls)) allocate (n_sdispls, source=int(sdispls, c_int64_t))
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_ialltoallv_in_place_call(comm, sbuf, n_scounts, n_sdispls, rbuf, &
+        n_rcounts, n_rdispls, dtype, out, status)
 end subroutine
 
 !> Starts a dtl_comm_neighbor_alltoallv, with its parameters.
@@ -3689,9 +5092,43 @@ subroutine comm_ineighbor_alltoallv_call(comm, dests, sbuf, scounts, sdispls, so
         if (lacks("dtl_comm_ineighbor_alltoallv", "rdispls", size(rdispls, &
             kind=c_int64_t), int(n_source_count, c_int64_t), status)) return
     end if
+    if (has_negative("dtl_comm_ineighbor_alltoallv", "scounts", n_dest_count, status, &
+        scounts)) return
+    if (has_negative("dtl_comm_ineighbor_alltoallv", "sdispls", n_dest_count, status, &
+        sdispls)) return
+    if (has_negative("dtl_comm_ineighbor_alltoallv", "rcounts", n_source_count, status, &
+        rcounts)) return
+    if (has_negative("dtl_comm_ineighbor_alltoallv", "rdispls", n_source_count, status, &
+        rdispls)) return
     call finish(c_dtl_comm_ineighbor_alltoallv(comm, dests, n_dest_count, sbuf, scounts, &
         sdispls, sources, n_source_count, rbuf, rcounts, rdispls, dtype, out), &
         "dtl_comm_ineighbor_alltoallv", status)
+end subroutine
+
+subroutine comm_ineighbor_alltoallv_call_narrow(comm, dests, sbuf, scounts, sdispls, &
+    sources, rbuf, rcounts, rdispls, dtype, out, status)
+    type(dtl_comm_t), value :: comm
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: dests
+    type(c_ptr), value :: sbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: scounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: sdispls
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: sources
+    type(c_ptr), value :: rbuf
+    integer(c_int32_t), intent(in), contiguous, dimension(:) :: rcounts
+    integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rdispls
+    integer(c_int32_t), value :: dtype
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), allocatable :: n_scounts(:)
+    integer(c_int64_t), allocatable :: n_sdispls(:)
+    integer(c_int64_t), allocatable :: n_rcounts(:)
+    integer(c_int64_t), allocatable :: n_rdispls(:)
+    allocate (n_scounts, source=int(scounts, c_int64_t))
+    if (present(sdispls)) allocate (n_sdispls, source=int(sdispls, c_int64_t))
+    allocate (n_rcounts, source=int(rcounts, c_int64_t))
+    if (present(rdispls)) allocate (n_rdispls, source=int(rdispls, c_int64_t))
+    call comm_ineighbor_alltoallv_call(comm, dests, sbuf, n_scounts, n_sdispls, sources, &
+        rbuf, n_rcounts, n_rdispls, dtype, out, status)
 end subroutine
 
 !> Registers a buffer with a communicator, for buffers that are reused: operations then need not
@@ -3701,6 +5138,7 @@ subroutine comm_register_call(comm, buf, size_bytes, status)
     type(c_ptr), value :: buf
     integer(c_int64_t), value :: size_bytes
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_comm_register", "size_bytes", size_bytes, status)) return
     call finish(c_dtl_comm_register(comm, buf, size_bytes), "dtl_comm_register", status)
 end subroutine
 
@@ -3816,6 +5254,22 @@ subroutine comm_key_create_call(copy_fn, delete_fn, user, out_key, status)
         "dtl_comm_key_create", status)
 end subroutine
 
+subroutine comm_key_create_procedure(copy_fn, delete_fn, user, out_key, status)
+    procedure(dtl_attribute_copy_fn_t), optional :: copy_fn
+    procedure(dtl_attribute_delete_fn_t), optional :: delete_fn
+    type(c_ptr), value :: user
+    integer(c_int32_t), intent(out) :: out_key
+    integer(c_int32_t), intent(out), optional :: status
+    type(c_funptr) :: copy_fn_address
+    type(c_funptr) :: delete_fn_address
+    copy_fn_address = c_null_funptr
+    if (present(copy_fn)) copy_fn_address = c_funloc(copy_fn)
+    delete_fn_address = c_null_funptr
+    if (present(delete_fn)) delete_fn_address = c_funloc(delete_fn)
+    call finish(c_dtl_comm_key_create(copy_fn_address, delete_fn_address, user, &
+        out_key), "dtl_comm_key_create", status)
+end subroutine
+
 !> Destroys a key.
 subroutine comm_key_destroy_call(key, status)
     integer(c_int32_t), value :: key
@@ -3860,6 +5314,8 @@ subroutine win_create_call(comm, base, size_bytes, disp_unit, out, status)
     integer(c_int64_t), value :: disp_unit
     type(dtl_win_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_win_create", "size_bytes", size_bytes, status)) return
+    if (is_negative("dtl_win_create", "disp_unit", disp_unit, status)) return
     call finish(c_dtl_win_create(comm, base, size_bytes, disp_unit, out), &
         "dtl_win_create", status)
 end subroutine
@@ -3872,6 +5328,8 @@ subroutine win_allocate_call(comm, size_bytes, disp_unit, out_base, out, status)
     type(c_ptr), intent(out) :: out_base
     type(dtl_win_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_win_allocate", "size_bytes", size_bytes, status)) return
+    if (is_negative("dtl_win_allocate", "disp_unit", disp_unit, status)) return
     call finish(c_dtl_win_allocate(comm, size_bytes, disp_unit, out_base, out), &
         "dtl_win_allocate", status)
 end subroutine
@@ -3970,8 +5428,22 @@ subroutine win_put_call(win, buf, count, dtype, target, disp, status)
     integer(c_int32_t), value :: target
     integer(c_int64_t), value :: disp
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_win_put", "count", count, status)) return
+    if (is_negative("dtl_win_put", "disp", disp, status)) return
     call finish(c_dtl_win_put(win, buf, count, dtype, target, disp), "dtl_win_put", &
         status)
+end subroutine
+
+subroutine win_put_call_narrow(win, buf, count, dtype, target, disp, status)
+    type(dtl_win_t), value :: win
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: target
+    integer(c_int32_t), value :: disp
+    integer(c_int32_t), intent(out), optional :: status
+    call win_put_call(win, buf, int(count, c_int64_t), dtype, target, int(disp, &
+        c_int64_t), status)
 end subroutine
 
 !> Copies elements from a target's part of a window.
@@ -3983,8 +5455,22 @@ subroutine win_get_call(win, buf, count, dtype, target, disp, status)
     integer(c_int32_t), value :: target
     integer(c_int64_t), value :: disp
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_win_get", "count", count, status)) return
+    if (is_negative("dtl_win_get", "disp", disp, status)) return
     call finish(c_dtl_win_get(win, buf, count, dtype, target, disp), "dtl_win_get", &
         status)
+end subroutine
+
+subroutine win_get_call_narrow(win, buf, count, dtype, target, disp, status)
+    type(dtl_win_t), value :: win
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: target
+    integer(c_int32_t), value :: disp
+    integer(c_int32_t), intent(out), optional :: status
+    call win_get_call(win, buf, int(count, c_int64_t), dtype, target, int(disp, &
+        c_int64_t), status)
 end subroutine
 
 !> Copies elements to a target's part of a window, like dtl_win_put, and returns a request.
@@ -3997,8 +5483,23 @@ subroutine win_rput_call(win, buf, count, dtype, target, disp, out, status)
     integer(c_int64_t), value :: disp
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_win_rput", "count", count, status)) return
+    if (is_negative("dtl_win_rput", "disp", disp, status)) return
     call finish(c_dtl_win_rput(win, buf, count, dtype, target, disp, out), &
         "dtl_win_rput", status)
+end subroutine
+
+subroutine win_rput_call_narrow(win, buf, count, dtype, target, disp, out, status)
+    type(dtl_win_t), value :: win
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: target
+    integer(c_int32_t), value :: disp
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call win_rput_call(win, buf, int(count, c_int64_t), dtype, target, int(disp, &
+        c_int64_t), out, status)
 end subroutine
 
 !> Copies elements from a target's part of a window, like dtl_win_get, and returns a request.
@@ -4011,8 +5512,23 @@ subroutine win_rget_call(win, buf, count, dtype, target, disp, out, status)
     integer(c_int64_t), value :: disp
     type(dtl_request_t), intent(out) :: out
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_win_rget", "count", count, status)) return
+    if (is_negative("dtl_win_rget", "disp", disp, status)) return
     call finish(c_dtl_win_rget(win, buf, count, dtype, target, disp, out), &
         "dtl_win_rget", status)
+end subroutine
+
+subroutine win_rget_call_narrow(win, buf, count, dtype, target, disp, out, status)
+    type(dtl_win_t), value :: win
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: target
+    integer(c_int32_t), value :: disp
+    type(dtl_request_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call win_rget_call(win, buf, int(count, c_int64_t), dtype, target, int(disp, &
+        c_int64_t), out, status)
 end subroutine
 
 !> Combines elements with those of a target: target[i] = target[i] op buf[i].
@@ -4025,8 +5541,23 @@ subroutine win_accumulate_call(win, buf, count, dtype, target, disp, op, status)
     integer(c_int64_t), value :: disp
     integer(c_int32_t), value :: op
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_win_accumulate", "count", count, status)) return
+    if (is_negative("dtl_win_accumulate", "disp", disp, status)) return
     call finish(c_dtl_win_accumulate(win, buf, count, dtype, target, disp, op), &
         "dtl_win_accumulate", status)
+end subroutine
+
+subroutine win_accumulate_call_narrow(win, buf, count, dtype, target, disp, op, status)
+    type(dtl_win_t), value :: win
+    type(c_ptr), value :: buf
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: target
+    integer(c_int32_t), value :: disp
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    call win_accumulate_call(win, buf, int(count, c_int64_t), dtype, target, int(disp, &
+        c_int64_t), op, status)
 end subroutine
 
 !> Combines elements with those of a target, like dtl_win_accumulate, and fetches the previous
@@ -4042,8 +5573,25 @@ subroutine win_get_accumulate_call(win, buf, out_result, count, dtype, target, d
     integer(c_int64_t), value :: disp
     integer(c_int32_t), value :: op
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_win_get_accumulate", "count", count, status)) return
+    if (is_negative("dtl_win_get_accumulate", "disp", disp, status)) return
     call finish(c_dtl_win_get_accumulate(win, buf, out_result, count, dtype, target, &
         disp, op), "dtl_win_get_accumulate", status)
+end subroutine
+
+subroutine win_get_accumulate_call_narrow(win, buf, out_result, count, dtype, target, &
+    disp, op, status)
+    type(dtl_win_t), value :: win
+    type(c_ptr), value :: buf
+    type(c_ptr), value :: out_result
+    integer(c_int32_t), value :: count
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: target
+    integer(c_int32_t), value :: disp
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    call win_get_accumulate_call(win, buf, out_result, int(count, c_int64_t), dtype, &
+        target, int(disp, c_int64_t), op, status)
 end subroutine
 
 !> Combines one element with that of a target and fetches the previous value in one atomic step, for
@@ -4057,8 +5605,23 @@ subroutine win_fetch_op_call(win, value, out_result, dtype, target, disp, op, st
     integer(c_int64_t), value :: disp
     integer(c_int32_t), value :: op
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_win_fetch_op", "disp", disp, status)) return
     call finish(c_dtl_win_fetch_op(win, value, out_result, dtype, target, disp, op), &
         "dtl_win_fetch_op", status)
+end subroutine
+
+subroutine win_fetch_op_call_narrow(win, value, out_result, dtype, target, disp, op, &
+    status)
+    type(dtl_win_t), value :: win
+    type(c_ptr), value :: value
+    type(c_ptr), value :: out_result
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: target
+    integer(c_int32_t), value :: disp
+    integer(c_int32_t), value :: op
+    integer(c_int32_t), intent(out), optional :: status
+    call win_fetch_op_call(win, value, out_result, dtype, target, int(disp, c_int64_t), &
+        op, status)
 end subroutine
 
 !> Stores `value` in a target's element if the element equals `expected`, in one atomic step, and
@@ -4073,8 +5636,23 @@ subroutine win_compare_and_swap_call(win, value, expected, out_result, dtype, ta
     integer(c_int32_t), value :: target
     integer(c_int64_t), value :: disp
     integer(c_int32_t), intent(out), optional :: status
+    if (is_negative("dtl_win_compare_and_swap", "disp", disp, status)) return
     call finish(c_dtl_win_compare_and_swap(win, value, expected, out_result, dtype, &
         target, disp), "dtl_win_compare_and_swap", status)
+end subroutine
+
+subroutine win_compare_and_swap_call_narrow(win, value, expected, out_result, dtype, &
+    target, disp, status)
+    type(dtl_win_t), value :: win
+    type(c_ptr), value :: value
+    type(c_ptr), value :: expected
+    type(c_ptr), value :: out_result
+    integer(c_int32_t), value :: dtype
+    integer(c_int32_t), value :: target
+    integer(c_int32_t), value :: disp
+    integer(c_int32_t), intent(out), optional :: status
+    call win_compare_and_swap_call(win, value, expected, out_result, dtype, target, &
+        int(disp, c_int64_t), status)
 end subroutine
 
 !> Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, limits of the control
@@ -4567,6 +6145,18 @@ subroutine policy_submit_call(policy, key, task, arg, timeout_ns, out, status)
         "dtl_policy_submit", status)
 end subroutine
 
+subroutine policy_submit_procedure(policy, key, task, arg, timeout_ns, out, status)
+    type(dtl_policy_t), value :: policy
+    type(dtl_task_key_t), value :: key
+    procedure(dtl_policy_task_fn_t) :: task
+    type(c_ptr), value :: arg
+    integer(c_int64_t), value :: timeout_ns
+    type(dtl_submission_t), intent(out), optional :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call finish(c_dtl_policy_submit(policy, key, c_funloc(task), arg, timeout_ns, out), &
+        "dtl_policy_submit", status)
+end subroutine
+
 !> Submits a task without waiting for a resource.
 subroutine policy_try_submit_call(policy, key, task, arg, out, status)
     type(dtl_policy_t), value :: policy
@@ -4576,6 +6166,17 @@ subroutine policy_try_submit_call(policy, key, task, arg, out, status)
     type(dtl_submission_t), intent(out), optional :: out
     integer(c_int32_t), intent(out), optional :: status
     call finish(c_dtl_policy_try_submit(policy, key, task, arg, out), &
+        "dtl_policy_try_submit", status)
+end subroutine
+
+subroutine policy_try_submit_procedure(policy, key, task, arg, out, status)
+    type(dtl_policy_t), value :: policy
+    type(dtl_task_key_t), value :: key
+    procedure(dtl_policy_task_fn_t) :: task
+    type(c_ptr), value :: arg
+    type(dtl_submission_t), intent(out), optional :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call finish(c_dtl_policy_try_submit(policy, key, c_funloc(task), arg, out), &
         "dtl_policy_try_submit", status)
 end subroutine
 
@@ -4592,6 +6193,20 @@ subroutine policy_submit_and_wait_call(policy, key, task, arg, timeout_ns, statu
     if (present(timeout_ns)) n_timeout_ns = timeout_ns
     call finish(c_dtl_policy_submit_and_wait(policy, key, task, arg, n_timeout_ns), &
         "dtl_policy_submit_and_wait", status)
+end subroutine
+
+subroutine policy_submit_and_wait_procedure(policy, key, task, arg, timeout_ns, status)
+    type(dtl_policy_t), value :: policy
+    type(dtl_task_key_t), value :: key
+    procedure(dtl_policy_task_fn_t) :: task
+    type(c_ptr), value :: arg
+    integer(c_int64_t), intent(in), optional :: timeout_ns
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t) :: n_timeout_ns
+    n_timeout_ns = DTL_TIMEOUT_INFINITE
+    if (present(timeout_ns)) n_timeout_ns = timeout_ns
+    call finish(c_dtl_policy_submit_and_wait(policy, key, c_funloc(task), arg, &
+        n_timeout_ns), "dtl_policy_submit_and_wait", status)
 end subroutine
 
 !> Blocks until a submission is complete; its `status` is then that of the task.
@@ -4760,6 +6375,14 @@ subroutine plugin_register_call(entry, out, status)
     type(dtl_backend_t), intent(out), optional :: out
     integer(c_int32_t), intent(out), optional :: status
     call finish(c_dtl_plugin_register(entry, out), "dtl_plugin_register", status)
+end subroutine
+
+subroutine plugin_register_procedure(entry, out, status)
+    procedure(dtl_plugin_entry_fn_t) :: entry
+    type(dtl_backend_t), intent(out), optional :: out
+    integer(c_int32_t), intent(out), optional :: status
+    call finish(c_dtl_plugin_register(c_funloc(entry), out), "dtl_plugin_register", &
+        status)
 end subroutine
 
 pure logical function backend_equals(a, b)

@@ -1873,6 +1873,235 @@ type, bind(c) :: dtl_plugin_t
     integer(c_int32_t) :: reserved = 0
 end type
 
+! -----------------------------------------------------------------------------------------------
+! Functions of the program that the library calls. Their procedures have `bind(c)`.
+
+!> Receives log lines.
+abstract interface
+    subroutine dtl_log_fn_t(level, text, user) bind(c)
+        import
+        integer(c_int32_t), value :: level
+        type(c_ptr), value :: text
+        type(c_ptr), value :: user
+    end subroutine
+end interface
+
+!> Function of the program that the library runs, for example in `dtl_executor_run`.
+abstract interface
+    function dtl_task_fn_t(user) bind(c)
+        import
+        type(c_ptr), value :: user
+        integer(c_int32_t) :: dtl_task_fn_t
+    end function
+end interface
+
+!> Body of a parallel loop: runs the iterations begin to end - 1.
+abstract interface
+    function dtl_range_fn_t(begin, end, user) bind(c)
+        import
+        integer(c_int64_t), value :: begin
+        integer(c_int64_t), value :: end
+        type(c_ptr), value :: user
+        integer(c_int32_t) :: dtl_range_fn_t
+    end function
+end interface
+
+!> Body of a parallel reduction: folds the iterations begin to end - 1 into `*acc`, which starts as
+!  a copy of the identity.
+abstract interface
+    function dtl_fold_fn_t(begin, end, acc, user) bind(c)
+        import
+        integer(c_int64_t), value :: begin
+        integer(c_int64_t), value :: end
+        type(c_ptr), value :: acc
+        type(c_ptr), value :: user
+        integer(c_int32_t) :: dtl_fold_fn_t
+    end function
+end interface
+
+!> Combines two partial results: `*into = *into op *from`, where `into` covers the lower iterations.
+abstract interface
+    subroutine dtl_combine_fn_t(into, from, user) bind(c)
+        import
+        type(c_ptr), value :: into
+        type(c_ptr), value :: from
+        type(c_ptr), value :: user
+    end subroutine
+end interface
+
+!> Receives a piece of text without a NUL.
+abstract interface
+    subroutine dtl_text_fn_t(user, text, size_bytes) bind(c)
+        import
+        type(c_ptr), value :: user
+        type(c_ptr), value :: text
+        integer(c_int64_t), value :: size_bytes
+    end subroutine
+end interface
+
+!> Host function of a kernel, called once for each thread of the grid.
+abstract interface
+    function dtl_kernel_fn_t(context, args) bind(c)
+        import
+        type(dtl_kernel_context_t), intent(in) :: context
+        type(c_ptr), dimension(*), intent(in) :: args
+        integer(c_int32_t) :: dtl_kernel_fn_t
+    end function
+end interface
+
+!> Reduces `count` elements: inout[i] = in[i] op inout[i].
+abstract interface
+    subroutine dtl_op_fn_t(in, inout, count, dtype, user) bind(c)
+        import
+        type(c_ptr), value :: in
+        type(c_ptr), value :: inout
+        integer(c_int64_t), value :: count
+        integer(c_int32_t), value :: dtype
+        type(c_ptr), value :: user
+    end subroutine
+end interface
+
+!> Copies an attribute when its communicator is duplicated.
+abstract interface
+    function dtl_attribute_copy_fn_t(comm, key, user, value, out_value, out_copy) &
+        bind(c)
+        import
+        type(dtl_comm_t), value :: comm
+        integer(c_int32_t), value :: key
+        type(c_ptr), value :: user
+        type(c_ptr), value :: value
+        type(c_ptr), intent(out) :: out_value
+        integer(c_int32_t), intent(out) :: out_copy
+        integer(c_int32_t) :: dtl_attribute_copy_fn_t
+    end function
+end interface
+
+!> Releases an attribute that was deleted or replaced, or that was on a destroyed communicator.
+abstract interface
+    subroutine dtl_attribute_delete_fn_t(comm, key, user, value) bind(c)
+        import
+        type(dtl_comm_t), value :: comm
+        integer(c_int32_t), value :: key
+        type(c_ptr), value :: user
+        type(c_ptr), value :: value
+    end subroutine
+end interface
+
+!> Receives a begin or an end.
+abstract interface
+    subroutine dtl_trace_fn_t(event, user) bind(c)
+        import
+        type(dtl_trace_event_t), intent(in) :: event
+        type(c_ptr), value :: user
+    end subroutine
+end interface
+
+!> Checks whether an environment can be used here.
+abstract interface
+    function dtl_environment_probe_fn_t(user, why, cap) bind(c)
+        import
+        type(c_ptr), value :: user
+        character(kind=c_char), dimension(*), intent(inout) :: why
+        integer(c_int64_t), value :: cap
+        integer(c_int32_t) :: dtl_environment_probe_fn_t
+    end function
+end interface
+
+!> Starts an environment, after all its dependencies.
+abstract interface
+    function dtl_environment_init_fn_t(user, state) bind(c)
+        import
+        type(c_ptr), value :: user
+        type(c_ptr), value :: state
+        integer(c_int32_t) :: dtl_environment_init_fn_t
+    end function
+end interface
+
+!> Finalises an environment, before its dependencies.
+abstract interface
+    function dtl_environment_finalize_fn_t(user, state) bind(c)
+        import
+        type(c_ptr), value :: user
+        type(c_ptr), value :: state
+        integer(c_int32_t) :: dtl_environment_finalize_fn_t
+    end function
+end interface
+
+!> Waits for work that a task left running, for at most `timeout_ns` nanoseconds; 0 = only check.
+abstract interface
+    function dtl_waitable_fn_t(object, timeout_ns) bind(c)
+        import
+        type(c_ptr), value :: object
+        integer(c_int64_t), value :: timeout_ns
+        integer(c_int32_t) :: dtl_waitable_fn_t
+    end function
+end interface
+
+!> Function of a task.
+abstract interface
+    function dtl_policy_task_fn_t(resource, arg, out_wait) bind(c)
+        import
+        type(dtl_resource_t), intent(in) :: resource
+        type(c_ptr), value :: arg
+        type(dtl_waitable_t), intent(inout) :: out_wait
+        integer(c_int32_t) :: dtl_policy_task_fn_t
+    end function
+end interface
+
+!> Converts an element of the list to the value that the kind of resources uses: the pointer of a
+!  wrapper to the stream in it, for example.
+abstract interface
+    function dtl_resource_adapter_fn_t(user, resource) bind(c)
+        import
+        type(c_ptr), value :: user
+        type(dtl_resource_t), intent(in) :: resource
+        integer(c_int64_t) :: dtl_resource_adapter_fn_t
+    end function
+end interface
+
+!> Returns whether a handler accepts a query: above 0 = yes, 0 = no, below 0 = minus a status, with
+!  which the query fails.
+abstract interface
+    function dtl_dispatch_predicate_fn_t(query, user) bind(c)
+        import
+        type(dtl_dispatch_query_t), intent(in) :: query
+        type(c_ptr), value :: user
+        integer(c_int32_t) :: dtl_dispatch_predicate_fn_t
+    end function
+end interface
+
+!> Performs the requested operation.
+abstract interface
+    function dtl_dispatch_fn_t(query, out_event, user) bind(c)
+        import
+        type(dtl_dispatch_query_t), intent(in) :: query
+        type(dtl_event_t), intent(out), optional :: out_event
+        type(c_ptr), value :: user
+        integer(c_int32_t) :: dtl_dispatch_fn_t
+    end function
+end interface
+
+!> Frees the data of a handler after its last use.
+abstract interface
+    subroutine dtl_dispatch_destroy_fn_t(user) bind(c)
+        import
+        type(c_ptr), value :: user
+    end subroutine
+end interface
+
+!> Entry of a plugin file: its only symbol, exported under the name dtl_plugin_entry_v1:
+!  DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out)
+!  { dtl_plugin_t plugin = DTL_PLUGIN_INIT; plugin.name = "mine"; plugin.load = load; *out = plugin;
+!  return DTL_SUCCESS; } It must only fill in `out` (no threads, no driver, no files).
+abstract interface
+    function dtl_plugin_entry_fn_t(host, out) bind(c)
+        import
+        type(dtl_host_api_t), intent(in) :: host
+        type(dtl_plugin_t), intent(inout) :: out
+        integer(c_int32_t) :: dtl_plugin_entry_fn_t
+    end function
+end interface
+
 end module
 
 !> Functions, and the constants and types.

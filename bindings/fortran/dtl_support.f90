@@ -6,7 +6,7 @@ use dtl_c
 implicit none
 private
 public :: dtl_in_place_t, DTL_IN_PLACE, dtl_text, in_place, address, finish, lacks, uneven, strided, &
-    ranks, is_root, of_this_rank, extent, distance, is_dense, text_at
+    has_negative, is_negative, ranks, is_root, of_this_rank, extent, distance, is_dense, text_at
 
 !> Type of DTL_IN_PLACE.
 type :: dtl_in_place_t
@@ -109,6 +109,39 @@ function strided(function, parameter, is_contiguous, status)
         " is an array section that is not contiguous, and the operation uses it after the call " // &
         "returns. Pass a contiguous array, or use the blocking function." // c_null_char), &
         function, status)
+end function
+
+!> Fails, and returns true, if one of the first `blocks` counts or positions is negative: C would take
+!  it for a large number.
+function has_negative(function, parameter, blocks, status, values)
+    character(len=*), intent(in) :: function, parameter
+    integer(c_int64_t), value :: blocks
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t), intent(in), optional :: values(:)
+    logical :: has_negative
+    character(len=200) :: name
+    integer(c_int64_t) :: i
+    has_negative = .false.
+    if (.not. present(values)) return
+    do i = 1, min(blocks, size(values, kind=c_int64_t))
+        if (values(i) >= 0) cycle
+        write (name, "(2a, i0, a)") parameter, "(", i, ")"
+        has_negative = is_negative(function, trim(name), values(i), status)
+        return
+    end do
+end function
+
+!> Fails, and returns true, if a number of elements or bytes, or a position, is negative.
+function is_negative(function, parameter, number, status)
+    character(len=*), intent(in) :: function, parameter
+    integer(c_int64_t), value :: number
+    integer(c_int32_t), intent(out), optional :: status
+    logical :: is_negative
+    character(len=200) :: text
+    is_negative = number < 0
+    if (.not. is_negative) return
+    write (text, "(2a, i0, a)") parameter, " is ", number, ". Pass 0 or more."
+    call finish(dtl_error_set(DTL_ERROR_INVALID_ARGUMENT, trim(text) // c_null_char), function, status)
 end function
 
 !> Returns the number of ranks of a communicator, or 1 if it is invalid: the call reports that.

@@ -12,10 +12,12 @@ call dtl_comm_size(DTL_COMM_WORLD, ranks)
 call reductions()
 call gathering()
 call varying()
+call default_integers()
+call negative()
 call in_flight()
 call too_small()
 call dtl_finalize()
-call end_checks(40)
+call end_checks(56)
 
 contains
 
@@ -106,6 +108,77 @@ subroutine varying()
         status=status)
     call check(status == DTL_ERROR_OUT_OF_BOUNDS, "counts that are too short")
     call check(index(dtl_last_error(), "scounts has ") == 1, dtl_last_error())
+end subroutine
+
+!> Counts and positions may be default integers, too.
+subroutine default_integers()
+    integer(c_int32_t), asynchronous :: mine(rank + 1), all(ranks * (ranks + 1) / 2)
+    integer, target :: one, every(ranks)
+    integer :: counts(ranks), places(ranks), i
+    mine = rank
+    counts = [(i, i = 1, ranks)]
+    places = [(i * (i + 1) / 2, i = 0, ranks - 1)]
+    all = -1
+    call dtl_comm_allgatherv(DTL_COMM_WORLD, mine, all, counts)
+    call check(all(1) == 0 .and. all(size(all)) == ranks - 1, "allgatherv of default integers")
+    all = -1
+    call dtl_comm_iallgatherv(DTL_COMM_WORLD, mine, all, counts, places, request)
+    call dtl_request_wait(request)
+    call check(count(all == ranks - 1) == ranks, "iallgatherv of default integers")
+    all = -1
+    if (rank == 0) then
+        call dtl_comm_gatherv(DTL_COMM_WORLD, mine, all, counts, places, root=0)
+    else
+        call dtl_comm_gatherv(DTL_COMM_WORLD, mine, all, root=0)
+    end if
+    call check(count(all == ranks - 1) == merge(ranks, 0, rank == 0), "gatherv of default integers")
+    mine = -1
+    call dtl_comm_scatterv(DTL_COMM_WORLD, all, counts, rbuf=mine, root=0)
+    call check(count(mine == rank) == rank + 1, "scatterv of default integers")
+    mine = 1
+    call dtl_comm_reduce_scatter(DTL_COMM_WORLD, spread(1, 1, size(all)), mine, counts, DTL_OP_SUM)
+    call check(count(mine == ranks) == rank + 1, "reduce_scatter of default integers")
+    counts = 1
+    every = [(10 * rank + i, i = 0, ranks - 1)]
+    call dtl_comm_alltoallv(DTL_COMM_WORLD, DTL_IN_PLACE, rbuf=every, rcounts=counts)
+    call check(all_equal(every, [(10 * i + rank, i = 0, ranks - 1)]), "alltoallv in place")
+    one = rank
+    call dtl_comm_neighbor_alltoallv(DTL_COMM_WORLD, [mod(rank + 1, ranks)], one, [1], &
+        sources=[mod(rank + ranks - 1, ranks)], rbuf=every(1), rcounts=[1])
+    call check(every(1) == mod(rank + ranks - 1, ranks), "neighbor_alltoallv of default integers")
+    call dtl_comm_allgather(DTL_COMM_WORLD, c_loc(one), 1, c_loc(every), DTL_DTYPE_INT32)
+    call check(all_equal(every, [(i, i = 0, ranks - 1)]), "a default integer with an address")
+end subroutine
+
+!> C has no negative counts: an error shows the number of the program.
+subroutine negative()
+    integer(c_int32_t), target :: mine(3), all(3 * ranks)
+    integer :: counts(ranks), places(ranks)
+    mine = 1
+    all = 7
+    counts = 3
+    counts(ranks) = -5
+    call dtl_comm_allgatherv(DTL_COMM_WORLD, mine, all, counts, status=status)
+    call check(status == DTL_ERROR_INVALID_ARGUMENT, "a negative count")
+    call check(dtl_last_error() == "rcounts(" // achar(48 + ranks) // ") is -5. Pass 0 or more.", dtl_last_error())
+    counts(ranks) = 3
+    places = 0
+    places(1) = -2
+    call dtl_comm_alltoallv(DTL_COMM_WORLD, all, counts, places, all, counts, places, status)
+    call check(dtl_last_error() == "sdispls(1) is -2. Pass 0 or more.", dtl_last_error())
+    call dtl_comm_alltoallv(DTL_COMM_WORLD, DTL_IN_PLACE, counts, places, all, counts, &
+        int(places, c_int32_t), status)
+    call check(dtl_last_error() == "rdispls(1) is -2. Pass 0 or more.", dtl_last_error())
+    counts = 0
+    call dtl_comm_allgatherv(DTL_COMM_WORLD, mine(:0), all, counts, places, status)
+    call check(dtl_last_error() == "rdispls(1) is -2. Pass 0 or more.", dtl_last_error())
+    call dtl_comm_neighbor_alltoallv(DTL_COMM_WORLD, [rank], mine, [-1_c_int64_t], sources=[rank], rbuf=all, &
+        rcounts=[3_c_int64_t], status=status)
+    call check(dtl_last_error() == "scounts(1) is -1. Pass 0 or more.", dtl_last_error())
+    call dtl_comm_send(DTL_COMM_WORLD, c_loc(mine), -3, DTL_DTYPE_INT32, rank, 0, status)
+    call check(dtl_last_error() == "count is -3. Pass 0 or more.", dtl_last_error())
+    call dtl_comm_bcast(DTL_COMM_WORLD, c_loc(mine), -4_c_int64_t, DTL_DTYPE_INT32, 0, status)
+    call check(dtl_last_error() == "count is -4. Pass 0 or more.", dtl_last_error())
 end subroutine
 
 subroutine in_flight()

@@ -1,7 +1,7 @@
 ! What messages do not show: texts, handles, memory, derived types, operations in Fortran, windows,
 ! persistent requests, and statuses. One or more ranks.
 module callbacks
-use dtl, only: DTL_DTYPE_FLOAT64
+use dtl, only: DTL_DTYPE_FLOAT64, DTL_SUCCESS, DTL_ERROR_BUSY, dtl_comm_t
 use, intrinsic :: iso_c_binding
 implicit none
 type, bind(c) :: particle
@@ -31,6 +31,27 @@ subroutine later(in, inout, count, dtype, user) bind(c)
     call c_f_pointer(inout, b)
     if (a%id > b%id .or. count /= 1 .or. dtype < 4096 .or. c_associated(user)) b%id = -1
 end subroutine
+
+!> Squares the elements of an array of 100.
+function square(begin, end, user) bind(c) result(status)
+    integer(c_int64_t), value :: begin, end
+    type(c_ptr), value :: user
+    integer(c_int32_t) :: status
+    real(c_double), pointer :: a(:)
+    call c_f_pointer(user, a, [100])
+    a(begin + 1:end) = a(begin + 1:end)**2
+    status = merge(DTL_SUCCESS, DTL_ERROR_BUSY, end <= 100)
+end function
+
+!> Counts the attributes that are released.
+subroutine released(comm, key, user, value) bind(c)
+    type(dtl_comm_t), value :: comm
+    integer(c_int32_t), value :: key
+    type(c_ptr), value :: user, value
+    integer(c_int32_t), pointer :: counter
+    call c_f_pointer(user, counter)
+    if (c_associated(value) .and. key > 0 .and. comm%id /= 0) counter = counter + 1
+end subroutine
 end module
 
 program interface
@@ -47,10 +68,12 @@ call texts()
 call handles()
 call memory()
 call derived_types()
+call procedures()
 call windows()
+call window_over_an_array()
 call requests()
 call dtl_finalize()
-call end_checks(36)
+call end_checks(51)
 
 contains
 
@@ -155,6 +178,40 @@ subroutine derived_types()
     call dtl_dtype_destroy(dtype)
 end subroutine
 
+!> Functions that C calls, as procedures whose interfaces the compiler checks.
+subroutine procedures()
+    procedure(dtl_op_fn_t), pointer :: chosen
+    type(dtl_executor_t) :: executor
+    type(dtl_backend_t) :: host
+    real(c_double), target :: values(100)
+    integer(c_int32_t), target :: counter
+    integer(c_int32_t) :: op, key
+    integer :: i
+    chosen => greater_magnitude
+    call dtl_op_create(chosen, c_null_ptr, DTL_OP_COMMUTES, "greater magnitude", op)
+    values(:2) = [real(-rank, c_double), 0.5d0]
+    call dtl_comm_allreduce(DTL_COMM_WORLD, DTL_IN_PLACE, values(:2), op)
+    call check(values(1) == -(ranks - 1) .and. values(2) == 0.5d0, "an operation that is a procedure")
+    call dtl_op_destroy(op)
+    call dtl_op_create(greater_magnitude, c_null_ptr, DTL_OP_COMMUTES, " ", op, status)
+    call check(status == DTL_ERROR_INVALID_ARGUMENT, "an operation without a name")
+    call dtl_backend_get("host", host)
+    call dtl_executor_create(host, out=executor)
+    values = [(i, i = 1, 100)]
+    call dtl_executor_parallel_for(executor, 0_c_int64_t, 100_c_int64_t, 7_c_int64_t, square, c_loc(values))
+    call check(abs(sum(values) - 338350d0) < 1d-6, "a loop")
+    call dtl_executor_parallel_for(executor, 0_c_int64_t, 100_c_int64_t, 7_c_int64_t, square, &
+        c_loc(values), status)
+    call check(status == DTL_SUCCESS .and. abs(values(2) - 16) < 1d-6, "another loop")
+    call dtl_executor_destroy(executor)
+    counter = 0
+    call dtl_comm_key_create(delete_fn=released, user=c_loc(counter), out_key=key)
+    call dtl_comm_set_attr(DTL_COMM_SELF, key, c_loc(values))
+    call dtl_comm_delete_attr(DTL_COMM_SELF, key)
+    call check(counter == 1, "an attribute that is released")
+    call dtl_comm_key_destroy(key)
+end subroutine
+
 subroutine windows()
     type(dtl_win_t) :: win
     type(c_ptr) :: base
@@ -180,6 +237,53 @@ subroutine windows()
     call dtl_win_unlock_all(win)
     call dtl_comm_barrier(DTL_COMM_WORLD)
     if (rank == 0) call check(part(1) == ranks, "each rank has added 1")
+    call dtl_win_destroy(win)
+end subroutine
+
+!> Sizes and displacements of a window over an array are those of its elements, of any kind of integer.
+subroutine window_over_an_array()
+    type(dtl_win_t) :: win
+    type(dtl_request_t) :: request
+    real(c_double), asynchronous :: part(2, 3), buf(2), result(2)
+    character(len=4), asynchronous :: text(2)
+    integer(c_int32_t) :: next
+    next = mod(rank + 1, ranks)
+    part = rank
+    call dtl_win_create(DTL_COMM_WORLD, part, win)
+    call dtl_win_fence(win)
+    buf = [1d0, 2d0]
+    call dtl_win_put(win, buf, next, 4)
+    call dtl_win_fence(win)
+    call check(part(1, 3) == 1 .and. part(2, 3) == 2 .and. count(part(:, :2) == rank) == 4, "put of an array")
+    call dtl_win_lock_all(win)
+    call dtl_win_accumulate(win, buf, next, 4_c_int64_t, DTL_OP_SUM)
+    call dtl_win_flush(win, next)
+    call dtl_win_get_accumulate(win, buf, result, next, 4, DTL_OP_NO_OP)
+    call dtl_win_flush(win, next)
+    call check(result(1) == 2 .and. result(2) == 4, "accumulate and get_accumulate")
+    call dtl_win_rget(win, result, next, 2, request)
+    call dtl_request_wait(request)
+    call check(count(result == next) == 2, "rget")
+    call dtl_win_put(win, buf, next, -1, status)
+    call check(status == DTL_ERROR_INVALID_ARGUMENT, "a negative displacement")
+    call check(dtl_last_error() == "disp is -1. Pass 0 or more.", dtl_last_error())
+    call dtl_win_get(win, buf, next, -2_c_int64_t, status)
+    call check(dtl_last_error() == "disp is -2. Pass 0 or more.", dtl_last_error())
+    call dtl_win_get(win, buf, next, 5, status)
+    call check(status == DTL_ERROR_OUT_OF_BOUNDS, "a displacement behind the end")
+    call dtl_win_unlock_all(win)
+    call dtl_win_destroy(win)
+    call dtl_win_create(DTL_COMM_WORLD, part(1, :), win, status)
+    call check(status == DTL_ERROR_INVALID_ARGUMENT, "a window over a row")
+    call check(index(dtl_last_error(), "base is an array section") == 1, dtl_last_error())
+    text = "...."
+    call dtl_win_create(DTL_COMM_WORLD, text, win)
+    call dtl_win_fence(win)
+    call dtl_win_put(win, "ab", next, 3)
+    call dtl_win_fence(win)
+    call check(text(1) == "...a" .and. text(2) == "b...", text(1) // text(2))
+    call dtl_win_destroy(win)
+    call dtl_win_create(DTL_COMM_WORLD, part(:, :0), win)
     call dtl_win_destroy(win)
 end subroutine
 

@@ -19,6 +19,9 @@ const BEGIN: &str = "\
 ! - Buffers of elements are arrays or scalars of a type in dtl_types.F90; C's arguments `count` and
 !   `dtype` are left out. With buffers of type(c_ptr) (device memory, elements of a derived type) all
 !   arguments are C's.
+! - Counts and displacements are of kind c_int64_t or default integers, all those of one call alike. A
+!   negative one is refused.
+! - A function that C calls is a procedure with the abstract interface of its type, or its address.
 ! - Counts of other arrays are left out, too. Strings are of any length, and need no NUL.
 ! - `use dtl` gives the names of iso_c_binding, too.
 !
@@ -69,18 +72,26 @@ pub fn module(api: &Value) -> Outcome<String> {
             // Used as it is in C.
         } else if is_typed(function) {
             renamed.push(name);
-            write!(bodies, "\n{}{}", summary(function), at_address(function, &specific, None)?)?;
-            let mut specifics = specific.clone();
+            write!(bodies, "\n{}", summary(function))?;
+            let mut specifics = at_address(function, &specific, None, &mut bodies)?;
             for one in parameters(function).iter().filter(|one| one.may_be_in_place()) {
                 let specific = format!("{}_in_place_call", name.trim_start_matches("dtl_"));
-                write!(bodies, "\n{}", at_address(function, &specific, Some(one.name()))?)?;
-                write!(specifics, ", {specific}")?;
+                bodies.push('\n');
+                let more = at_address(function, &specific, Some(one.name()), &mut bodies)?;
+                write!(specifics, ", {more}")?;
             }
             interface(&mut generic, name, &specifics);
         } else {
             renamed.push(name);
-            interface(&mut generic, name, &specific);
-            write!(bodies, "\n{}{}", summary(function), subroutine(function, &specific)?)?;
+            let text = subroutine(function, &specific, false)?;
+            write!(bodies, "\n{}{text}", summary(function))?;
+            let mut specifics = specific;
+            if parameters(function).iter().filter_map(Parameter::value_type).any(is_callback) {
+                let specific = format!("{}_procedure", name.trim_start_matches("dtl_"));
+                write!(bodies, "\n{}", subroutine(function, &specific, true)?)?;
+                write!(specifics, ", {specific}")?;
+            }
+            interface(&mut generic, name, &specifics);
         }
     }
     let renames = renamed.iter().map(|name| format!("c_{name} => {name}")).collect::<Vec<_>>();
@@ -96,13 +107,21 @@ pub fn module(api: &Value) -> Outcome<String> {
 /// Appends the interface that gives a procedure the name of its function. gfortran warns if the
 /// procedure itself has the name of a procedure with `bind(c)`.
 fn interface(text: &mut String, name: &str, specific: &str) {
-    text.push_str(&format!("interface {name}\n    procedure {specific}\nend interface\n"));
+    statement(text, 0, &format!("interface {name}"));
+    statement(text, 4, &format!("procedure {specific}"));
+    statement(text, 0, "end interface");
 }
 
-/// Returns the subroutine for a function that returns a status.
-fn subroutine(function: &Value, specific: &str) -> Outcome<String> {
+fn is_callback(ty: &str) -> bool {
+    ty.ends_with("_fn_t")
+}
+
+/// Returns the subroutine for a function that returns a status. Functions that C calls are
+/// addresses or procedures.
+fn subroutine(function: &Value, specific: &str, takes_procedures: bool) -> Outcome<String> {
     let name = word(&function["name"]);
     let mut procedure = Procedure::new(name);
+    procedure.takes_procedures = takes_procedures;
     let all = parameters(function);
     for one in &all {
         procedure.parameter(one, &all).map_err(|error| format!("{name}: {error}"))?;
@@ -110,9 +129,14 @@ fn subroutine(function: &Value, specific: &str) -> Outcome<String> {
     Ok(procedure.subroutine(specific))
 }
 
-/// Returns the subroutine whose buffers are addresses. In it, the buffer `in_place` is
-/// DTL_IN_PLACE.
-fn at_address(function: &Value, specific: &str, in_place: Option<&str>) -> Outcome<String> {
+/// Writes the subroutine whose buffers are addresses, and the one whose counts are default integers.
+/// In them, the buffer `in_place` is DTL_IN_PLACE. Returns their names.
+fn at_address(
+    function: &Value,
+    specific: &str,
+    in_place: Option<&str>,
+    bodies: &mut String,
+) -> Outcome<String> {
     let name = word(&function["name"]);
     let mut procedure = Procedure::new(name);
     let all = parameters(function);
@@ -126,7 +150,12 @@ fn at_address(function: &Value, specific: &str, in_place: Option<&str>) -> Outco
             procedure.parameter(one, &others).map_err(|error| format!("{name}: {error}"))?;
         }
     }
-    Ok(procedure.subroutine(specific))
+    procedure.not_negative(&all, in_place);
+    bodies.push_str(&procedure.subroutine(specific));
+    let narrow = format!("{specific}_narrow");
+    let Some(text) = procedure.narrow(specific, &narrow) else { return Ok(specific.to_owned()) };
+    write!(bodies, "\n{text}")?;
+    Ok(format!("{specific}, {narrow}"))
 }
 
 /// Returns the function for one that returns a text.

@@ -18,7 +18,21 @@ pub struct Procedure<'a> {
     /// True if the status is tested here, which compilers do not do for a procedure of another
     /// module: it saves ten instructions.
     pub is_fast: bool,
+    /// True if functions that C calls are procedures, not addresses.
+    pub takes_procedures: bool,
 }
+
+/// Numbers of elements, of bytes, and positions: C takes a negative one for a large one.
+const SIZES: [&str; 8] = [
+    "count",
+    "scount",
+    "rcount",
+    "count_per_rank",
+    "rcount_per_rank",
+    "disp",
+    "disp_unit",
+    "size_bytes",
+];
 
 impl<'a> Procedure<'a> {
     pub fn new(function: &'a str) -> Procedure<'a> {
@@ -31,6 +45,7 @@ impl<'a> Procedure<'a> {
             after: Vec::new(),
             arguments: Vec::new(),
             is_fast: false,
+            takes_procedures: false,
         }
     }
 
@@ -143,7 +158,21 @@ impl<'a> Procedure<'a> {
                 self.before(format!("if (present({name})) n_timeout_ns = {name}"));
                 return Ok(());
             }
+            if ty.ends_with("_fn_t") && self.takes_procedures {
+                self.callback(
+                    name,
+                    ty,
+                    all.iter().any(|one| one.name() == name && one.is_optional()),
+                );
+                return Ok(());
+            }
             self.argument(name, &format!("{}, value", by_name(ty)?), name.to_owned());
+            if ty == "uint64_t" && SIZES.contains(&name) {
+                let function = self.function;
+                self.before(format!(
+                    "if (is_negative(\"{function}\", \"{name}\", {name}, status)) return"
+                ));
+            }
             return Ok(());
         };
         // A shape has as many elements as there are dimensions, even if strides may be absent.
@@ -174,6 +203,99 @@ impl<'a> Procedure<'a> {
         }
         self.computed(local);
         Ok(())
+    }
+
+    /// Adds a function that C calls, as a procedure instead of its address.
+    fn callback(&mut self, name: &'a str, ty: &str, is_optional: bool) {
+        let optional = if is_optional { ", optional" } else { "" };
+        self.dummies.push((name, format!("procedure({ty}){optional} :: {name}")));
+        if !is_optional {
+            return self.arguments.push(format!("c_funloc({name})"));
+        }
+        self.local(format!("type(c_funptr) :: {name}_address"));
+        self.before(format!("{name}_address = c_null_funptr"));
+        self.before(format!("if (present({name})) {name}_address = c_funloc({name})"));
+        self.arguments.push(format!("{name}_address"));
+    }
+
+    /// Adds the checks that counts and positions of blocks are not negative: C would take them for
+    /// large numbers. Those that belong to the buffer `in_place` are not read.
+    pub fn not_negative(&mut self, all: &[Parameter<'a>], in_place: Option<&str>) {
+        let function = self.function;
+        for one in all {
+            let (name, initial) = (one.name(), one.name().get(..1).unwrap_or_default());
+            let is_number = one.length().is_some() && one.is_input() && one.is_to("uint64_t");
+            if !is_number || in_place.is_some_and(|buffer| buffer.starts_with(initial)) {
+                continue;
+            }
+            let blocks = match one.length() {
+                Some("size(comm)") => "ranks(comm)".to_owned(),
+                other => format!("n_{}", other.unwrap_or_default()),
+            };
+            let check = format!(
+                "if (has_negative(\"{function}\", \"{name}\", {blocks}, status, {name})) return"
+            );
+            let counts = all.iter().find(|other| other.name() == format!("{initial}counts"));
+            if counts.is_some_and(|counts| counts.condition().starts_with("rank!=root")) {
+                self.before_block("if (is_root(comm, root)) then", &check);
+            } else {
+                self.before(check);
+            }
+        }
+    }
+
+    /// Returns the subroutine `name` whose counts and positions are default integers. It calls
+    /// `specific`, which is this one. `None` if there are no counts and positions.
+    pub fn narrow(&self, specific: &str, name: &str) -> Option<String> {
+        const NUMBER: &str = "integer(c_int64_t), ";
+        let is_narrow = |declaration: &str| {
+            declaration.strip_prefix(NUMBER).is_some_and(|rest| {
+                rest.starts_with("value") || rest.starts_with("intent(in), contiguous")
+            })
+        };
+        let numbers: Vec<&(&str, String)> =
+            self.dummies.iter().filter(|(_, declaration)| is_narrow(declaration)).collect();
+        // With an argument that must be present the compiler finds the procedure.
+        let first = numbers.first()?.0;
+        let are_optional = numbers.iter().all(|(_, declaration)| declaration.contains("optional"));
+        let (mut dummies, mut locals, mut before, mut arguments) =
+            (String::new(), String::new(), String::new(), Vec::new());
+        for (dummy, declaration) in &self.dummies {
+            if !is_narrow(declaration) {
+                statement(&mut dummies, 4, declaration);
+                arguments.push((*dummy).to_owned());
+                continue;
+            }
+            let mut narrow = declaration.replace("c_int64_t", "c_int32_t");
+            if are_optional && *dummy == first {
+                narrow = narrow.replace(", optional", "");
+            }
+            statement(&mut dummies, 4, &narrow);
+            if narrow.contains(", value") {
+                arguments.push(format!("int({dummy}, c_int64_t)"));
+                continue;
+            }
+            // An allocatable that is not allocated is an absent argument.
+            let guard = if narrow.contains(", optional") {
+                format!("if (present({dummy})) ")
+            } else {
+                String::new()
+            };
+            statement(&mut locals, 4, &format!("integer(c_int64_t), allocatable :: n_{dummy}(:)"));
+            let copy = format!("{guard}allocate (n_{dummy}, source=int({dummy}, c_int64_t))");
+            statement(&mut before, 4, &copy);
+            arguments.push(format!("n_{dummy}"));
+        }
+        let names = self.dummies.iter().map(|(name, _)| *name).chain(["status"]);
+        let names = names.collect::<Vec<_>>().join(", ");
+        let mut text = String::new();
+        statement(&mut text, 0, &format!("subroutine {name}({names})"));
+        text.push_str(&dummies);
+        statement(&mut text, 4, "integer(c_int32_t), intent(out), optional :: status");
+        text.push_str(&locals);
+        text.push_str(&before);
+        statement(&mut text, 4, &format!("call {specific}({}, status)", arguments.join(", ")));
+        Some(text + "end subroutine\n")
     }
 
     /// Fails if an array has fewer elements than the call needs.

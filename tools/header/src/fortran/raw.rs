@@ -24,6 +24,11 @@ implicit none
 public
 ";
 
+const CALLBACKS: &str = "
+! -----------------------------------------------------------------------------------------------
+! Functions of the program that the library calls. Their procedures have `bind(c)`.
+";
+
 const FUNCTIONS: &str = "
 end module
 
@@ -39,7 +44,11 @@ interface
 /// Returns the text of `dtl_c.f90`.
 pub fn module(api: &Value) -> Outcome<String> {
     let mut text = BEGIN.to_owned();
-    let mut functions = String::new();
+    let (mut functions, mut callbacks) = (String::new(), String::new());
+    for item in super::items(api, "callback") {
+        let name = word(&item["name"]);
+        callback(item, &mut callbacks).map_err(|error| format!("{name}: {error}"))?;
+    }
     let macros = super::items(api, "macro").filter_map(number_of_macro).collect::<Vec<_>>();
     for section in list(&api["sections"]) {
         let title = comment(word(&section["title"]), "! ");
@@ -55,7 +64,7 @@ pub fn module(api: &Value) -> Outcome<String> {
             }
         }
     }
-    write!(text, "{FUNCTIONS}{functions}end interface\nend module\n")?;
+    write!(text, "{CALLBACKS}{callbacks}{FUNCTIONS}{functions}end interface\nend module\n")?;
     Ok(text)
 }
 
@@ -87,7 +96,7 @@ fn declaration(item: &Value, macros: &[(&str, &str)], text: &mut String) -> Outc
             text.push_str("end type\n");
         }
         "function" => function(item, text).map_err(|error| format!("{name}: {error}"))?,
-        // Callbacks are of type(c_funptr). The other macros are in the module dtl.
+        // Callbacks come behind all types. The other macros are in the module dtl.
         _ => {}
     }
     Ok(())
@@ -102,6 +111,37 @@ fn constant(item: &Value, text: &mut String) -> Outcome<()> {
     };
     write!(text, "\n{}", summary(item))?;
     statement(text, 0, &format!("{ty}, parameter :: {name} = {value}"));
+    Ok(())
+}
+
+/// Adds the abstract interface of a function that the library calls.
+fn callback(item: &Value, text: &mut String) -> Outcome<()> {
+    let name = word(&item["name"]);
+    let parameters = parameters(item);
+    let names: Vec<&str> = parameters.iter().map(Parameter::name).collect();
+    let returned = match word(&item["returns"]["type"]["name"]) {
+        "void" => None,
+        named => Some(by_name(named)?),
+    };
+    let kind = if returned.is_some() { "function" } else { "subroutine" };
+    write!(text, "\n{}abstract interface\n", summary(item))?;
+    statement(text, 4, &format!("{kind} {name}({}) bind(c)", names.join(", ")));
+    statement(text, 8, "import");
+    for one in &parameters {
+        // A text of C, which dtl_text returns as a string.
+        let is_text = one.is_to("char") && one.is_input();
+        let declaration = if is_text {
+            format!("type(c_ptr), value :: {}", one.name())
+        } else {
+            dummy(one).map_err(|error| format!("{}: {error}", one.name()))?
+        };
+        statement(text, 8, &declaration);
+    }
+    if let Some(returned) = returned {
+        statement(text, 8, &format!("{returned} :: {name}"));
+    }
+    statement(text, 4, &format!("end {kind}"));
+    text.push_str("end interface\n");
     Ok(())
 }
 

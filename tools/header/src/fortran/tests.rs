@@ -91,6 +91,63 @@ fn buffers_may_be_addresses() {
 }
 
 #[test]
+fn counts_may_be_default_integers() {
+    let blocks = api(
+        "dtl_comm_blocks",
+        vec![
+            value("comm", "dtl_comm_t"),
+            pointer("rbuf", "void", json!({ "len": "?", "direction": "inout" })),
+            pointer(
+                "rcounts",
+                "uint64_t",
+                json!({ "len": "size(comm)", "direction": "in", "opt": "rank!=root" }),
+            ),
+            value("dtype", "dtl_dtype_t"),
+            value("disp", "uint64_t"),
+            value("root", "int32_t"),
+        ],
+    );
+    let text = typed::procedures(&blocks).unwrap().replace(" &\n        ", " ");
+    for part in [
+        "procedure comm_blocks, comm_blocks_narrow",
+        "if (is_negative(\"dtl_comm_blocks\", \"disp\", disp, status)) return",
+        "if (has_negative(\"dtl_comm_blocks\", \"rcounts\", ranks(comm), status, rcounts))",
+        "integer(c_int32_t), intent(in), contiguous, dimension(:), optional :: rcounts",
+        "integer(c_int32_t), value :: disp",
+        "if (present(rcounts)) allocate (n_rcounts, source=int(rcounts, c_int64_t))",
+        "call comm_blocks(comm, rbuf, n_rcounts, int(disp, c_int64_t), root, status)",
+    ] {
+        assert!(text.contains(part), "no {part} in\n{text}");
+    }
+}
+
+#[test]
+fn functions_that_c_calls_are_procedures() {
+    let mut all = api("dtl_thing_set", vec![value("fn", "dtl_thing_fn_t")]);
+    let user = value("user", "uint64_t");
+    let callback = json!({ "kind": "callback", "name": "dtl_thing_fn_t", "text": "Does it.",
+        "parameters": [user, pointer("text", "char", json!({ "direction": "in" }))],
+        "returns": { "type": { "kind": "name", "name": "dtl_status_t" } } });
+    all["sections"][0]["items"].as_array_mut().unwrap().push(callback);
+    let text = raw::module(&all).unwrap();
+    for line in [
+        "    function dtl_thing_fn_t(user, text) bind(c)",
+        "        type(c_ptr), value :: text",
+        "        integer(c_int32_t) :: dtl_thing_fn_t",
+    ] {
+        assert!(text.lines().any(|one| one == line), "no line {line} in\n{text}");
+    }
+    let text = plain::module(&all).unwrap();
+    for line in [
+        "    procedure thing_set_call, thing_set_procedure",
+        "    procedure(dtl_thing_fn_t) :: fn",
+        "    call finish(c_dtl_thing_set(c_funloc(fn)), \"dtl_thing_set\", status)",
+    ] {
+        assert!(text.lines().any(|one| one == line), "no line {line} in\n{text}");
+    }
+}
+
+#[test]
 fn texts_and_sizes_of_arrays_are_fortrans() {
     let text = plain::module(&api(
         "dtl_thing_find",

@@ -27,6 +27,24 @@ const FAST: [&str; 5] =
 /// Highest rank for which those have a procedure.
 const MOST_DIMENSIONS: usize = 7;
 
+/// A window over an array has no dtype in C, and so is not generated.
+const WIN_CREATE: &str = "
+!> Creates a window over an array, whose displacements are in elements of the array.
+subroutine win_create(comm, base, out, status)
+    type(dtl_comm_t), value :: comm
+    ELEMENT, intent(inout), asynchronous, target, dimension(..) :: base
+    type(dtl_win_t), intent(out) :: out
+    integer(c_int32_t), intent(out), optional :: status
+    integer(c_int64_t) :: scalar_bytes
+    if (strided(\"dtl_win_create\", \"base\", is_contiguous(base) .or. size(base, &
+        kind=c_int64_t) <= 1, status)) return
+    scalar_bytes = storage_size(base, c_int64_t) / 8
+    call finish(c_dtl_win_create(comm, address(base), size(base, kind=c_int64_t) * &
+        scalar_bytes, scalar_bytes / max(1_c_int64_t, ELEMENTS_OF_SCALAR(base)), out), &
+        \"dtl_win_create\", status)
+end subroutine
+";
+
 /// Number of elements that a call needs in a buffer.
 #[derive(Clone, Copy, PartialEq)]
 enum Need<'a> {
@@ -61,11 +79,22 @@ pub fn procedures(api: &Value) -> Outcome<String> {
                 bodies.push('\n');
             }
             bodies.push_str(&procedure.subroutine(&specific));
+            let narrow = format!("{specific}_narrow");
+            let text = procedure.narrow(&specific, &narrow);
             specifics.push(specific);
+            if let Some(text) = text {
+                write!(bodies, "\n{text}")?;
+                specifics.push(narrow);
+            }
         }
         writeln!(generic, "interface {name}")?;
         statement(&mut generic, 4, &format!("procedure {}", specifics.join(", ")));
         generic.push_str("end interface\n");
+    }
+    if items(api, "function").any(|function| function["name"] == "dtl_win_create") {
+        names.push("dtl_win_create");
+        generic.push_str("interface dtl_win_create\n    procedure win_create\nend interface\n");
+        bodies.push_str(WIN_CREATE);
     }
     let renames = names.iter().map(|name| format!("c_{name} => {name}")).collect::<Vec<_>>();
     text.push_str("use, intrinsic :: iso_c_binding\n");
@@ -130,6 +159,7 @@ fn procedure<'a>(
             procedure.parameter(one, &others)?;
         }
     }
+    procedure.not_negative(&all, in_place);
     for (one, need) in buffers {
         check(&mut procedure, one, need, measured.contains(&one.name()), &all);
     }
