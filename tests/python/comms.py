@@ -161,7 +161,7 @@ class SharedMemory(case.Case):
             handle[:] = bytearray(table.export_handle())
         self.comm.bcast(handle)
         if self.rank != 0:
-            table = dtl.Array.from_handle(handle, (2, 500))
+            table = dtl.Memory.from_handle(handle, (2, 500))
         self.assertEqual(table.shape, (2, 500))
         seen = table.numpy()
         self.comm.barrier()
@@ -169,10 +169,10 @@ class SharedMemory(case.Case):
         self.comm.barrier()
         self.assertEqual(seen.sum(), 1000 / 2 * 3)
         if self.rank == 1:
-            flat = dtl.Array.from_handle(bytes(handle), dtype=dtl.DType.INT32)
+            flat = dtl.Memory.from_handle(bytes(handle), dtype=dtl.DType.INT32)
             self.assertEqual(flat.shape, (2000,))
             with self.assertRaisesRegex(ValueError, "the memory"):
-                dtl.Array.from_handle(bytes(handle), 1 << 30)
+                dtl.Memory.from_handle(bytes(handle), 1 << 30)
         self.comm.barrier()
         table.destroy()
         if self.rank == 1:
@@ -182,7 +182,7 @@ class SharedMemory(case.Case):
         gc.collect()
         self.comm.barrier()
         with self.refuses(dtl.Status.INVALID_HANDLE):
-            dtl.Array.from_handle(handle)
+            dtl.Memory.from_handle(handle)
 
     def test_what_is_refused(self) -> None:
         with self.refuses(dtl.Status.NOT_SUPPORTED, "SHARED"):
@@ -194,11 +194,11 @@ class SharedMemory(case.Case):
         with self.assertRaisesRegex(BufferError, "destroyed"):
             lent.export_handle()
         with self.assertRaisesRegex(ValueError, "handle has 5 bytes: one has 128"):
-            dtl.Array.from_handle(b"short")
+            dtl.Memory.from_handle(b"short")
         with self.refuses(dtl.Status.INVALID_HANDLE, "null"):
-            dtl.Array.from_handle(bytes(128))
+            dtl.Memory.from_handle(bytes(128))
         with self.refuses(dtl.Status.INVALID_ARGUMENT):
-            dtl.Array.from_handle(b"x" * 128)
+            dtl.Memory.from_handle(b"x" * 128)
 
 
 if __name__ == "__main__":

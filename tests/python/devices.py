@@ -9,7 +9,7 @@ import numpy as np
 
 import case
 import dtl
-from dtl import array as arrays
+from dtl import memory
 
 SAXPY = """
 #include "dtl_kernel.h"
@@ -129,7 +129,7 @@ class Arrays(case.Case):
     def test_interface_for_cuda(self) -> None:
         # The description itself; the property refuses memory that is not CUDA's.
         mine = dtl.Array((2, 3), dtl.DType.INT16, backend="host")
-        found = arrays.interface(mine)
+        found = memory.interface(mine)
         self.assertEqual((found["shape"], found["typestr"], found["version"]), ((2, 3), "<i2", 3))
         self.assertEqual((found["data"], found["strides"]), ((mine.address, False), None))
 

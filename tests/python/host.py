@@ -115,9 +115,9 @@ class Executors(case.Case):
 
 
 class Pools(case.Case):
-    def test_arrays_of_a_pool(self) -> None:
+    def test_memory_of_a_pool(self) -> None:
         pool = dtl.Pool("host", keep_bytes=pools.NO_LIMIT)
-        room = pool.array((2, 3), dtl.DType.FLOAT32, alignment=256)
+        room = pool.memory((2, 3), dtl.DType.FLOAT32, alignment=256)
         self.assertEqual((room.shape, room.dtype, room.address % 256), ((2, 3), 8, 0))
         self.assertEqual(pool.stats.live_count, 1)
         self.assertGreaterEqual(pool.stats.live_bytes, 24)
@@ -137,28 +137,56 @@ class Pools(case.Case):
         pool.trim()
         pool.destroy()
         with self.refuses(dtl.Status.INVALID_HANDLE):
-            pool.array(1)
+            pool.memory(1)
 
-    def test_an_array_keeps_its_pool(self) -> None:
-        room = dtl.Pool("host", dtl.MemoryKind.SHARED).array(10, dtl.DType.BYTE)
+    def test_memory_keeps_its_pool(self) -> None:
+        room = dtl.Pool("host", dtl.MemoryKind.SHARED).memory(10, dtl.DType.BYTE)
         gc.collect()
         room.numpy()[:] = 3
-        self.assertEqual(room.copy().numpy().sum(), 30)
+        copy = bytearray(10)
+        room.copy_to(copy)
+        self.assertEqual((sum(copy), room.kind), (30, dtl.MemoryKind.SHARED))
+        room.destroy()
+        with self.assertRaisesRegex(BufferError, "destroyed"):
+            room.numpy()
+        with self.assertRaisesRegex(BufferError, "destroyed"):
+            room.copy_to(copy)
+
+    def test_device_memory(self) -> None:
+        if "opencl" not in [one.name for one in dtl.backends() if one.unavailable is None]:
+            self.skipTest("no OpenCL")
+        with dtl.Pool("opencl", dtl.MemoryKind.DEVICE) as pool:
+            with pool.memory(10) as room:
+                room.copy_from(np.arange(10.0))
+                back = np.zeros(10)
+                room.copy_to(back)
+                self.assertEqual(back.sum(), 45)
+                info = dtl.raw.ffi.new("dtl_mem_kind_info_t *")
+                info[0] = dtl.raw.lib.dtl_mem_kind_info_initial()
+                kind = int(room.kind)
+                dtl.raw.lib.dtl_mem_kind_info(room.device.backend._handle, kind, info)
+                if info.properties & dtl.raw.lib.DTL_MEMORY_HOST_ACCESSIBLE:
+                    self.assertEqual(room.numpy().sum(), 45)
+                else:
+                    with self.assertRaisesRegex(BufferError, "host cannot access"):
+                        room.numpy()
+            gc.collect()
+            self.assertEqual(pool.stats.live_count, 0)
 
     def test_what_a_pool_refuses(self) -> None:
         with self.refuses(dtl.Status.NOT_SUPPORTED):
             dtl.Pool("null", dtl.MemoryKind.MANAGED)
         with dtl.Pool("host") as pool:
             with self.refuses(dtl.Status.INVALID_ARGUMENT, "alignment"):
-                pool.array(4, alignment=3)
+                pool.memory(4, alignment=3)
             with self.refuses(dtl.Status.INVALID_ARGUMENT, "size"):
-                pool.array(0)
+                pool.memory(0)
             with self.assertRaisesRegex(ValueError, "shape.*0 or more"):
-                pool.array((2, -1))
-            with self.assertRaisesRegex(ValueError, "one number"):
-                pool.array(1, dtl.DType.FLOAT64_INT32)
+                pool.memory((2, -1))
+            with self.assertRaisesRegex(BufferError, "NumPy has no type"):
+                pool.memory(1, dtl.DType.FLOAT64_INT32).numpy()
             with self.refuses(dtl.Status.OUT_OF_MEMORY):
-                pool.array(1 << 60, dtl.DType.BYTE)
+                pool.memory(1 << 60, dtl.DType.BYTE)
             self.assertEqual(pool.stats.live_count, 0)
 
 

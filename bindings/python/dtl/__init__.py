@@ -44,6 +44,7 @@ from .lifecycle import (
     trace_stop,
     version,
 )
+from .memory import Memory
 from .module import Kernel, Module
 from .op import ReduceOp
 from .policy import Policy, Submission
@@ -83,6 +84,7 @@ __all__ = [
     "Language",
     "Library",
     "LogLevel",
+    "Memory",
     "MemoryKind",
     "MemoryStats",
     "Message",

@@ -188,8 +188,8 @@ static dtl_status_t isend(dtl_comm_t comm, void *buf, uint64_t count, dtl_dtype_
     return dtl_comm_isend(comm, buf, count, dtype, dest, tag, out);
 }
 
-/* Operation in progress. The library writes the handle into the object, which has the buffers already:
- * no exception of Python between the start and the next line can lose one of them. */
+/* Operation in progress. The library writes the handle into the object, which has the buffers
+ * already: no exception of Python between the start and the next line can lose one of them. */
 typedef struct {
     PyObject_HEAD
     dtl_request_t request;

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ._raw import ffi, lib
-from .array import Array, lent, size_of
 from .backend import Backend, backend_of
 from .constants import DType, MemoryKind
 from .error import check
 from .handle import Owned
 from .lifecycle import new_info
+from .memory import Lease, Memory, extents_of, size_of
 
 # Cache without a limit: value of keep_bytes.
 NO_LIMIT = 2**64 - 1
@@ -26,9 +26,9 @@ class MemoryStats(NamedTuple):
 
 
 class Pool(Owned):
-    """A cache of freed memory of one kind, for later arrays. Equivalent: cudaMemPool_t.
+    """A cache of freed memory of one kind, for later allocations. Equivalent: cudaMemPool_t.
 
-    Arrays of the pool keep it alive. `destroy` raises Error with BUSY while there are any.
+    Memory of the pool keeps it alive. `destroy` raises Error with BUSY while there is any.
     """
 
     _noun = "pool"
@@ -51,34 +51,28 @@ class Pool(Owned):
         out = ffi.new("dtl_pool_t *")
         check(lib.dtl_pool_create(owner._handle, int(kind), desc, out))
         self._handle = out[0]
+        self.kind = int(kind)
         self.device = owner.current_device
 
-    def array(
+    def memory(
         self,
         shape: int | Sequence[int],
         dtype: DType | int = DType.FLOAT64,
         *,
         alignment: int = 0,
-    ) -> Array:
-        """Returns an array in memory of the pool. Its elements are not initialised.
+    ) -> Memory:
+        """Allocates memory from the pool. Its elements are not initialised.
 
-        The memory returns to the pool when the array is destroyed and no operation uses it any
-        more. `alignment` is a power of two in bytes; 0 is 64, or what the kind needs.
+        It returns to the pool when it is destroyed and no operation uses it any more. `alignment`
+        is a power of two in bytes; 0 is 64, or what the kind needs.
         """
-        extents = [shape] if isinstance(shape, int) else list(shape)
+        extents = extents_of(shape)
         out = ffi.new("void **")
         check(lib.dtl_pool_alloc(self._handle, size_of(extents, dtype), alignment, out))
         pointer = out[0]
-
-        def give_back() -> None:
-            # Fails after dtl.finalize only, which has freed the memory.
-            lib.dtl_pool_free(self._handle, pointer)
-
-        try:
-            return lent(pointer, extents, dtype, self.device, give_back)
-        except BaseException:
-            give_back()
-            raise
+        # Freeing fails after dtl.finalize only, which has freed it.
+        owner = Lease(lambda: lib.dtl_pool_free(self._handle, pointer))
+        return Memory._over(pointer, extents, dtype, self.kind, self.device, owner)
 
     def trim(self, keep_bytes: int = 0) -> None:
         """Returns unused memory to the backend until at most `keep_bytes` are cached."""

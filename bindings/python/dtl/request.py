@@ -111,7 +111,7 @@ class Request(_fast.Operation):
     def _end(self, status: int, info: RecvInfo) -> RecvInfo:
         """Records that the operation is complete, and returns its result."""
         buffers = self._buffers
-        self._complete(status, info)
+        self._number, self._buffers, self._info = 0, None, info
         if status != 0:
             fail(status, buffers)
         return info
@@ -180,6 +180,13 @@ class PersistentRequest(Request):
 
     def _forget(self) -> None:
         self._persistent, self._number, self._buffers = 0, 0, None
+
+    def _end(self, status: int, info: RecvInfo) -> RecvInfo:
+        buffers = self._buffers
+        self._complete(status, info)
+        if status != 0:
+            fail(status, buffers)
+        return info
 
     def _complete(self, status: int, info: RecvInfo) -> None:
         self._number, self._info = 0, info
