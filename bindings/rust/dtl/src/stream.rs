@@ -73,17 +73,15 @@ impl Stream {
     }
 }
 
-/// Stream of the library over a stream that another crate owns.
+/// Stream of the library over a stream that another crate owns, which it keeps alive.
 ///
-/// Dropping it waits for the work that was queued through it. It keeps the other crate's stream alive
-/// until the process ends: if another thread is in a call of the library when the handle is
-/// destroyed, the library waits for the native stream once more when that call has returned. So wrap
-/// the streams of a program once, not for each use.
+/// Dropping it blocks until the work on the stream is complete.
 #[cfg(any(feature = "cudarc", feature = "opencl3"))]
 #[derive(Debug)]
 pub struct Wrapped<N> {
+    // Dropped first: the library uses the native stream no more when its handle is destroyed.
     stream: Stream,
-    _native: std::mem::ManuallyDrop<N>,
+    _native: N,
 }
 
 #[cfg(any(feature = "cudarc", feature = "opencl3"))]
@@ -109,7 +107,7 @@ impl<N> Wrapped<N> {
         // In a thread of its own, so that the current device of this one does not change.
         let stream = std::thread::scope(|threads| threads.spawn(wrap).join());
         let stream = stream.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok(Wrapped { stream, _native: std::mem::ManuallyDrop::new(native) })
+        Ok(Wrapped { stream, _native: native })
     }
 }
 
@@ -119,15 +117,6 @@ impl<N> std::ops::Deref for Wrapped<N> {
 
     fn deref(&self) -> &Stream {
         &self.stream
-    }
-}
-
-#[cfg(any(feature = "cudarc", feature = "opencl3"))]
-impl<N> Drop for Wrapped<N> {
-    fn drop(&mut self) {
-        // Before the buffers of the work go. A failure of the work is that of the stream, which its
-        // owner sees.
-        let _ = self.stream.synchronize();
     }
 }
 

@@ -74,7 +74,7 @@ fn slices_are_copied_from_and_to_memory_of_the_library() {
 }
 
 #[test]
-fn a_stream_is_wrapped_and_outlives_its_handle() {
+fn a_stream_is_wrapped() {
     let Some(context) = context() else { return };
     let native = context.new_stream().unwrap();
     let wrapped = stream(&native).unwrap();
@@ -83,9 +83,9 @@ fn a_stream_is_wrapped_and_outlives_its_handle() {
     event.wait(sys::DTL_TIMEOUT_INFINITE).unwrap();
     wrapped.synchronize().unwrap();
     let raw = wrapped.raw();
-    drop(wrapped);
-    // The library may use the native stream once more.
     assert_eq!(Arc::strong_count(&native), 2);
+    drop(wrapped);
+    assert_eq!(Arc::strong_count(&native), 1);
     let stale = Stream::from_raw(raw).synchronize().unwrap_err();
     assert_eq!(stale.status, sys::DTL_ERROR_INVALID_HANDLE);
     stream(&context.default_stream()).unwrap().synchronize().unwrap();

@@ -55,8 +55,8 @@ fn device_of(call: &'static str, context: &CudaContext) -> Result<Device> {
     Ok(Backend::require("cuda")?.device(index))
 }
 
-/// Returns a stream of the library over a stream of cudarc, which lives until the process ends then
-/// (see [`Wrapped`]). Work of both crates runs in the order in which it was queued.
+/// Returns a stream of the library over a stream of cudarc. Work of both crates runs in the order in
+/// which it was queued.
 ///
 /// # Errors
 /// See `dtl_backend_require` and `dtl_stream_wrap`. DTL_ERROR_INVALID_ARGUMENT: the context is not

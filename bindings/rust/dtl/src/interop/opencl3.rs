@@ -84,8 +84,8 @@ pub fn context(device: Device) -> Result<Context> {
     Ok(Context::new(context, &[id]))
 }
 
-/// Returns a stream of the library over a command queue of opencl3, which lives until the process
-/// ends then (see [`Wrapped`]). Work of both crates runs in the order in which it was queued.
+/// Returns a stream of the library over a command queue of opencl3. Work of both crates runs in the
+/// order in which it was queued.
 ///
 /// # Errors
 /// See `dtl_stream_wrap`. DTL_ERROR_INVALID_ARGUMENT: the queue is not in the library's context (see
