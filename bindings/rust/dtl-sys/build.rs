@@ -1,4 +1,4 @@
-//! Finds libdtl and links it dynamically, unless feature `static` leaves that to the program.
+//! Finds libdtl and links it dynamically, unless feature `link` is off.
 //!
 //! The directory is that of DTL_LIB_DIR, else what pkg-config reports for `libdtl`, else one that
 //! the linker searches by itself. Crates that depend on this one directly get it as DEP_DTL_LIB_DIR.
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=DTL_LIB_DIR");
     println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
-    if std::env::var_os("CARGO_FEATURE_STATIC").is_some() {
+    if std::env::var_os("CARGO_FEATURE_LINK").is_none() {
         return ExitCode::SUCCESS;
     }
     // By its soname: a program never uses a library with another interface.

@@ -3,6 +3,11 @@
 use crate::text::c_string;
 use crate::{Library, Memory, Result, call, field, sys, text};
 use std::ffi::c_char;
+use std::sync::{PoisonError, RwLock};
+
+/// Locked for reading while the name of a backend is read, and for writing while one is unregistered,
+/// which frees its name.
+static NAMES: RwLock<()> = RwLock::new(());
 
 /// A backend: a built-in one, or one that a plugin or the program registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,11 +77,25 @@ impl Backend {
     /// # Errors
     /// See `dtl_backend_info`.
     pub fn name(self, _initialised: &Library) -> Result<String> {
+        let _registered = NAMES.read().unwrap_or_else(PoisonError::into_inner);
         let info = self.info()?;
         // SAFETY: the name lives as long as the backend is registered. The borrowed initialization
-        // keeps the library from being finalized, and `dtl_backend_unregister` is unsafe: its caller
-        // promises that nobody uses the name.
+        // keeps the library from being finalized, and the lock keeps `unregister` out.
+        // `dtl_backend_unregister` itself is unsafe: its caller promises that nobody uses the name.
         Ok(unsafe { text::text_of(info.name) })
+    }
+
+    /// Removes a registered backend. Its driver is dropped after its last use: in this call, or when
+    /// the calls of other threads have returned.
+    ///
+    /// # Errors
+    /// See `dtl_backend_unregister`: DTL_ERROR_BUSY while memory, streams, events, executors or
+    /// communicators of the backend exist.
+    pub fn unregister(self) -> Result {
+        let _alone = NAMES.write().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: nobody uses the name: this crate reads it with the lock only, and others got its
+        // address from `info`, under the condition that the backend stays registered.
+        unsafe { call!(dtl_backend_unregister(self.handle)) }
     }
 
     /// Returns the components, priority and flags. The name in the result is a pointer; see

@@ -23,6 +23,8 @@
 //! - `registry`: plugins, environments and members of enumerations.
 //! - `topology`: this node.
 //! - [`interop`]: objects of other crates, each behind a feature.
+//! - [`driver`]: backends written in Rust. A plugin uses only this module, without the crate's
+//!   default feature `program`.
 //!
 //! Objects are destroyed when they are dropped. Using a handle whose object the library has already
 //! destroyed (for example in [`Library::finalize`]) is an error, never undefined behaviour.
@@ -56,66 +58,91 @@
 //! # }
 //! ```
 
-/// The page for users: its programs are compiled and run by the documentation tests.
+/// The pages for users: their programs are compiled and run by the documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/how-to/write-rust.md")]
-struct Page;
+#[doc = include_str!("../../../../docs/how-to/write-a-backend-in-rust.md")]
+struct Pages;
 
-/// The page for users of other crates, whose programs need their features.
-#[cfg(all(doctest, feature = "cudarc", feature = "mpi", feature = "opencl3"))]
-#[doc = include_str!("../../../../docs/how-to/use-rust-crates.md")]
-struct CratesPage;
-
+#[cfg(feature = "program")]
 mod backend;
+#[cfg(feature = "program")]
 mod buffer;
+#[cfg(feature = "program")]
 mod collective;
+#[cfg(feature = "program")]
 mod comm;
+pub mod driver;
+#[cfg(feature = "program")]
 mod dtype;
+#[cfg(feature = "program")]
 mod element;
 mod error;
+#[cfg(feature = "program")]
 mod handle;
+#[cfg(feature = "program")]
 pub mod interop;
+#[cfg(feature = "program")]
 mod lend;
+#[cfg(feature = "program")]
 mod library;
+#[cfg(feature = "program")]
 mod memory;
+#[cfg(feature = "program")]
 mod message;
+#[cfg(feature = "program")]
 mod module;
+#[cfg(feature = "program")]
 mod operation;
+#[cfg(feature = "program")]
 mod persistent;
+#[cfg(feature = "program")]
 mod policy;
+#[cfg(feature = "program")]
 mod registry;
+#[cfg(feature = "program")]
 mod scope;
+#[cfg(feature = "program")]
 mod stream;
+#[cfg(feature = "program")]
 mod text;
+#[cfg(feature = "program")]
 mod topology;
+#[cfg(feature = "program")]
 mod wait;
+#[cfg(feature = "program")]
 mod window;
 
-pub use backend::{Backend, Device, backends};
-pub use buffer::{Buffer, BufferMut};
-pub use collective::Blocks;
-pub use comm::{Comm, Open};
+#[cfg(feature = "program")]
+pub use self::{
+    backend::{Backend, Device, backends},
+    buffer::{Buffer, BufferMut},
+    collective::Blocks,
+    comm::{Comm, Open},
+    dtype::{Byte, Dtype, DtypeCell, Plain},
+    element::{Bool, Complex, Pair},
+    error::check,
+    library::{Library, explain, version},
+    memory::{DmaBuf, Memory},
+    message::{Message, Received},
+    module::{Kernel, Module, Source},
+    operation::{
+        BAND, BOR, BXOR, BuiltinOp, LAND, LOR, LXOR, MAX, MAXLOC, MIN, MINLOC, NO_OP, Op, Operator,
+        PROD, REPLACE, SUM,
+    },
+    persistent::Persistent,
+    policy::Policy,
+    registry::{Environment, Plugin, environments, member_name, members, plugins},
+    scope::{Completed, Request, Scope, scope},
+    stream::{Event, Stream},
+    text::{field, read_text, text_of},
+    topology::{affinity, topology},
+    wait::{Ended, wait_any, wait_some},
+    window::{Epoch, Window},
+};
+#[cfg(feature = "program")]
 pub use dtl_derive::Dtype;
 pub use dtl_sys as sys;
-pub use dtype::{Byte, Dtype, DtypeCell, Plain};
-pub use element::{Bool, Complex, Pair};
-pub use error::{Error, Result, Status, check};
-pub use library::{Library, explain, version};
-pub use memory::{DmaBuf, Memory};
-pub use message::{Message, Received};
-pub use module::{Kernel, Module, Source};
-pub use operation::{
-    BAND, BOR, BXOR, BuiltinOp, LAND, LOR, LXOR, MAX, MAXLOC, MIN, MINLOC, NO_OP, Op, Operator,
-    PROD, REPLACE, SUM,
-};
-pub use persistent::Persistent;
-pub use policy::Policy;
-pub use registry::{Environment, Plugin, environments, member_name, members, plugins};
-pub use scope::{Completed, Request, Scope, scope};
+pub use error::{Error, Result, Status};
 #[cfg(any(feature = "cudarc", feature = "opencl3"))]
 pub use stream::Wrapped;
-pub use stream::{Event, Stream};
-pub use text::{field, read_text, text_of};
-pub use topology::{affinity, topology};
-pub use wait::{Ended, wait_any, wait_some};
-pub use window::{Epoch, Window};
