@@ -1,9 +1,10 @@
 #!/bin/bash
-# A send of 8 bytes through the safe Rust interface takes at most 10 instructions more than in C.
+# A send of 8 bytes through the safe Rust interface takes at most 10 instructions more than in C, and so does an
+# event query of a backend that is written in Rust.
 #
-#   instructions.sh TOP LIBRARY SEND     the sources, libdtl.so, and send.rs as a program
+#   instructions.sh TOP LIBRARY SEND QUERY     the sources, libdtl.so, and send.rs and event_query.rs as programs
 set -euo pipefail
-top=$1 library=$2 send=$3
+top=$1 library=$2 send=$3 query=$4
 command -v valgrind >/dev/null || { echo "skipped: valgrind is not installed"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -16,4 +17,8 @@ count() { # count PROGRAM FUNCTION
 }
 c=$(count ./send_c row_c) rust=$(count "$send" '*row_rust*')
 echo "a send of 8 bytes: $c instructions in C, $rust in Rust"
-awk -v c="$c" -v rust="$rust" 'BEGIN { exit !(c > 100 && rust > 100 && rust <= c + 10) }'
+is_close() { awk -v c="$1" -v rust="$2" 'BEGIN { exit !(c > 100 && rust > 100 && rust <= c + 10) }'; }
+is_close "$c" "$rust"
+plain=$(count "$query" '*row_plain*') traits=$(count "$query" '*row_traits*')
+echo "an event query: $plain instructions with functions as in C, $traits with the traits of a driver"
+is_close "$plain" "$traits"

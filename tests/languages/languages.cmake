@@ -53,9 +53,10 @@ add_custom_target(build_tests_languages_rust
 add_dependencies(build_tests_languages_rust dtl_shared_build)
 add_dependencies(dtl_tests build_tests_languages_rust)
 golden_language(rust "${rust_examples}/release/examples/golden")
-# A send through the safe Rust interface, compared with one in C.
+# A send through the safe Rust interface, and an event query of a backend in Rust, compared with C.
 add_test(NAME tests/languages/instructions.rust COMMAND "${languages}/instructions.sh" "${top}"
-  "${DTL_STAGE}/lib/libdtl.so" "${rust_examples}/release/examples/send")
+  "${DTL_STAGE}/lib/libdtl.so" "${rust_examples}/release/examples/send"
+  "${rust_examples}/release/examples/event_query")
 set_tests_properties(tests/languages/instructions.rust PROPERTIES TIMEOUT ${guard} SKIP_RETURN_CODE 77)
 
 # Rank r runs the program of language r modulo their number.
