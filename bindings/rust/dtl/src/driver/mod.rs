@@ -18,9 +18,11 @@
 //! | [`Priorities`] | [`Table::priorities`] | priorities of streams |
 //! | [`Modules`] | [`Table::modules`] | kernels from source |
 //! | [`Transport`] | [`Table::transport`] | communicators |
+//! | [`Collectives`] | [`Table::collectives`] | collectives of a transport |
 //!
-//! The other slots of the header (memory of other processes, host execution, windows, collectives and
-//! memory of a transport) have no trait; [`Table::tables_mut`] sets them.
+//! The other slots of the header (memory of other processes, registered memory, allocation in
+//! streams, host execution, windows and memory of a transport) have no trait;
+//! [`Table::tables_mut`] sets them.
 //!
 //! - Objects (streams, events, modules, kernels, communicators) are values of the driver's types. The
 //!   crate owns them for the library. Their drops destroy them.
@@ -59,6 +61,7 @@
 
 #![allow(clippy::type_complexity, reason = "a constant has the parameters of a slot")]
 
+mod collective;
 mod device;
 mod exec;
 mod host;
@@ -67,6 +70,7 @@ mod slot;
 mod source;
 mod transport;
 
+pub use collective::{Collective, CollectiveInfo, Collectives};
 pub use device::{Allocator, Devices, Extent, Origin, Rows, StreamTransfers, Target, Transfers};
 pub use exec::{Callback, CallbackThreads, Events, Modules, Priorities, Streams};
 pub use host::{kernel_header, log};

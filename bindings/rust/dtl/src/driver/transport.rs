@@ -105,7 +105,7 @@ pub struct Opened<C> {
 }
 
 /// Result of an operation.
-struct Outcome {
+pub(super) struct Outcome {
     result: sys::dtl_comm_done_t,
     error: Option<Error>,
 }
@@ -113,7 +113,7 @@ struct Outcome {
 /// The transport's half of an operation. The library's half is the number of the operation, a
 /// pointer to the same place.
 #[derive(Debug)]
-struct Completion(Arc<OnceLock<Outcome>>);
+pub(super) struct Completion(Arc<OnceLock<Outcome>>);
 
 impl std::fmt::Debug for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -122,14 +122,14 @@ impl std::fmt::Debug for Outcome {
 }
 
 impl Completion {
-    fn set(&self, source: i32, match_word: u64, bytes: usize, error: Option<Error>) {
+    pub(super) fn set(&self, source: i32, match_word: u64, bytes: usize, error: Option<Error>) {
         let status = error.as_ref().map_or(sys::DTL_SUCCESS, |error| error.status.0);
         let size_bytes = bytes as u64;
         let result = sys::dtl_comm_done_t { source, status, match_word, size_bytes };
         let _ = self.0.set(Outcome { result, error }); // one operation ends once
     }
 
-    fn id(&self) -> u64 {
+    pub(super) fn id(&self) -> u64 {
         Arc::as_ptr(&self.0).expose_provenance() as u64
     }
 }
@@ -308,7 +308,7 @@ impl Incoming {
     }
 }
 
-fn rank_failure(rank: i32) -> Error {
+pub(super) fn rank_failure(rank: i32) -> Error {
     Error::new(
         sys::DTL_ERROR_RANK_FAILURE,
         format!("rank {rank} has closed its connection or died"),
@@ -316,7 +316,7 @@ fn rank_failure(rank: i32) -> Error {
 }
 
 /// Starts an operation by passing the transport's half to `start`. Returns its number.
-fn begin(start: impl FnOnce(Completion) -> Result) -> Result<u64> {
+pub(super) fn begin(start: impl FnOnce(Completion) -> Result) -> Result<u64> {
     let own = Arc::new(OnceLock::new());
     let other = Completion(Arc::clone(&own));
     let started = catch_unwind(AssertUnwindSafe(|| start(other)));
