@@ -55,6 +55,12 @@ enum Fold {
 }
 
 impl Reduction {
+    /// Returns true if the operation may need operands that are aligned to more than 16 bytes: it is
+    /// user-defined, and the alignment of a type divides its size.
+    pub fn may_need_alignment(&self) -> bool {
+        matches!(self.fold, Fold::User(_)) && self.element % 32 == 0
+    }
+
     /// Computes `into = into op from`, element by element; may overwrite `from` if the operation
     /// does not commute.
     pub fn apply(&self, into: Region, from: Region) {

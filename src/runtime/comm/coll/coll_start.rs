@@ -164,7 +164,9 @@ impl Comm {
                 .levels
                 .as_ref()
                 .is_some_and(|levels| levels.suit(kind, commutes, self.link.is_deterministic)),
-            mailboxes: self.mailboxes.as_ref().is_some_and(|mailboxes| bytes <= mailboxes.most),
+            // Data in a mailbox is aligned to 16 bytes.
+            mailboxes: self.mailboxes.as_ref().is_some_and(|mailboxes| bytes <= mailboxes.most)
+                && !args.reduction.is_some_and(|by| by.may_need_alignment()),
         };
         let algorithm = choose(kind, self.size, bytes, commutes, allowed);
         let bit = 1_u32 << (algorithm as u32);
