@@ -55,8 +55,8 @@ enum Fold {
 }
 
 impl Reduction {
-    /// Returns true if the operation may need operands that are aligned to more than 16 bytes: it is
-    /// user-defined, and the alignment of a type divides its size.
+    /// Returns true if the operation may need operands that are aligned to more than 16 bytes. Such
+    /// an operation is user-defined, and the alignment of a type divides its size.
     pub fn may_need_alignment(&self) -> bool {
         matches!(self.fold, Fold::User(_)) && self.element % 32 == 0
     }
