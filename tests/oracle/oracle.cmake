@@ -49,7 +49,7 @@ foreach(mpi openmpi mpich)
     continue()
   endif()
   add_custom_target("build_oracle_rust_${mpi}"
-    COMMAND "${CMAKE_COMMAND}" -E env "DTL_LIB_DIR=${DTL_STAGE}/lib" "CARGO=${dtl_cargo}"
+    COMMAND "${CMAKE_COMMAND}" -E env --unset=MAKEFLAGS --unset=MFLAGS "DTL_LIB_DIR=${DTL_STAGE}/lib" "CARGO=${DTL_CARGO}"
             "${top}/tests/oracle/rust.sh" program "${CMAKE_CURRENT_BINARY_DIR}/cargo-oracle" ${mpi} "${DTL_TEST_MPICC_${mpi}}"
             "${bin}/oracle.rust.${mpi}"
     COMMENT "cargo: Rust oracle with ${mpi}" VERBATIM)
