@@ -202,9 +202,11 @@ typedef struct dtl_comm_done_t {
 /// `source` is the rank that died. Other receives from any source accept messages from the living
 /// ranks. Any other failure of a receive from any source, or of the send of a frame, means that the
 /// whole transport has failed: it must not access any buffer any more, and all operations end with
-/// that status. After an invalid output (a number that is not a status, or a match word or source
-/// that differs from those of the receive) nothing can be sent or received either. The library then
-/// keeps every buffer whose operation `test` has not completed, and never frees its own.
+/// that status. So do more than 16 failures of such receives for each rank that died. After an
+/// invalid output (a number that is not a status, or a match word or source that differs from those
+/// of the receive) or DTL_ERROR_NATIVE_BACKEND nothing can be sent or received either. The library
+/// then keeps every buffer whose operation `test` has not completed, and never frees its own. Use
+/// this status if the transport has failed and cannot stop its accesses.
 ///
 /// Windows. Two groups of slots are for transports that access the memory of other ranks without
 /// their help. Each group is complete or absent: transfers (win_create, win_attach, win_destroy,

@@ -91,7 +91,7 @@ fn declaration(item: &Item, source: &Source) -> Outcome<String> {
 /// Returns true if the function is safe to call from Rust. Any handle and any number is a valid
 /// argument. A pointer is not, because the caller is responsible for all uses of the pointer by the
 /// library or a callback. A function is also unsafe if it destroys an object to whose memory other
-/// code may still have a pointer.
+/// code may still have a pointer, or starts an operation on memory that an earlier call has named.
 fn is_safe(name: &str, function: &syn::ItemFn, signature: &str) -> bool {
     const END_MEMORY: [&str; 5] = [
         "dtl_finalize",
@@ -100,9 +100,12 @@ fn is_safe(name: &str, function: &syn::ItemFn, signature: &str) -> bool {
         "dtl_array_destroy",
         "dtl_win_destroy",
     ];
+    // The buffer of the persistent request has to be valid, and not in use.
+    const USE_MEMORY: [&str; 1] = ["dtl_request_start"];
     let parameters = signature.split("->").next().unwrap_or_default();
     let has_pointer = parameters.contains('*') || parameters.contains("_fn_t");
-    function.sig.unsafety.is_none() && !has_pointer && !END_MEMORY.contains(&name)
+    let uses_memory = END_MEMORY.contains(&name) || USE_MEMORY.contains(&name);
+    function.sig.unsafety.is_none() && !has_pointer && !uses_memory
 }
 
 /// Writes the struct, and its null handle or initial value.

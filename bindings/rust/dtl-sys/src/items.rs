@@ -3208,9 +3208,11 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 /// `source` is the rank that died. Other receives from any source accept messages from the living
 /// ranks. Any other failure of a receive from any source, or of the send of a frame, means that the
 /// whole transport has failed: it must not access any buffer any more, and all operations end with
-/// that status. After an invalid output (a number that is not a status, or a match word or source
-/// that differs from those of the receive) nothing can be sent or received either. The library then
-/// keeps every buffer whose operation `test` has not completed, and never frees its own.
+/// that status. So do more than 16 failures of such receives for each rank that died. After an
+/// invalid output (a number that is not a status, or a match word or source that differs from those
+/// of the receive) or DTL_ERROR_NATIVE_BACKEND nothing can be sent or received either. The library
+/// then keeps every buffer whose operation `test` has not completed, and never frees its own. Use
+/// this status if the transport has failed and cannot stop its accesses.
 ///
 /// Windows. Two groups of slots are for transports that access the memory of other ranks without
 /// their help. Each group is complete or absent: transfers (win_create, win_attach, win_destroy,
@@ -8549,7 +8551,7 @@ pub unsafe fn dtl_request_wait_some(
 ///
 /// @return DTL_ERROR_INVALID_STATE: the request is active or not persistent, or its device buffer
 ///         was freed. Otherwise a status of the call that created it. Equivalent: MPI_Start.
-pub safe fn dtl_request_start(request: dtl_request_t) -> dtl_status_t;
+pub unsafe fn dtl_request_start(request: dtl_request_t) -> dtl_status_t;
 
 /// Starts persistent requests in their order. Does not block.
 ///

@@ -17,7 +17,11 @@
 //! The scope returns, or unwinds, only after `close` has ended every request that is still in
 //! flight. The scope itself has the list of the handles. So it does not matter whether a
 //! [`Request`](crate::Request) is dropped or leaked. A request that cannot be cancelled (a
-//! collective, a send of an MPI library) is waited for, without a limit.
+//! collective, a send of an MPI library) is waited for, without a limit. If that takes 5 s, the state
+//! of the request is written to standard error once.
+//!
+//! A wait that fails may leave its request in flight, if the transport has failed. `close` is called
+//! for each such request, too; it has no effect on one that is complete.
 //!
 //! # Finalization
 //! `dtl_finalize` invalidates all handles, so that `close` could no longer determine whether a
@@ -38,6 +42,7 @@ use crate::error::failure;
 use crate::{Error, Result, sys};
 use std::io::Write;
 use std::ptr;
+use std::time::{Duration, Instant};
 
 /// Part of the text of a failed operation whose buffer the transport has not released.
 const NOT_RELEASED: &str = "has not given the buffer back";
@@ -83,6 +88,9 @@ macro_rules! lend {
 }
 pub(crate) use lend;
 
+/// Time after which a wait of [`close`] is reported.
+const REPORT: Duration = Duration::from_secs(5);
+
 /// Ends a request: cancels it, or waits until it is complete. Returns when nothing accesses its
 /// buffers any more.
 pub(crate) fn close(request: sys::dtl_request_t) {
@@ -98,12 +106,20 @@ pub(crate) fn close(request: sys::dtl_request_t) {
             | sys::DTL_ERROR_FORKED => return,
             // It cannot be cancelled.
             sys::DTL_ERROR_BUSY | sys::DTL_ERROR_NOT_SUPPORTED => {
+                let infinite = sys::DTL_TIMEOUT_INFINITE;
+                let limit = if is_reported { infinite } else { REPORT.as_nanos() as u64 };
+                let start = Instant::now();
                 // SAFETY: NULL is allowed: no information is wanted.
-                let status = unsafe {
-                    sys::dtl_request_wait(request, sys::DTL_TIMEOUT_INFINITE, ptr::null_mut())
-                };
+                let status = unsafe { sys::dtl_request_wait(request, limit, ptr::null_mut()) };
                 // The failure of an operation that nobody waits for is discarded.
-                let _ = lent("dtl_request_wait", status);
+                let outcome = lent("dtl_request_wait", status);
+                if let Err(error) = outcome {
+                    if status == sys::DTL_ERROR_TIMEOUT && !is_reported && start.elapsed() >= REPORT
+                    {
+                        report(&format!("{error}. The scope waits until the request is complete."));
+                        is_reported = true;
+                    }
+                }
             }
             // Another thread is destroying the communicator, and the request with it.
             sys::DTL_ERROR_CANCELED => std::thread::yield_now(),

@@ -42,7 +42,8 @@ pub struct Persistent<'scope, T> {
     /// Address of the elements. The library keeps it, so every access is made through it.
     at: *mut T,
     count: usize,
-    is_active: bool,
+    /// Number of waits for all requests of the scope before the start; `None`: inactive.
+    started: Option<u64>,
     life: PhantomData<&'scope mut [T]>,
 }
 
@@ -100,7 +101,7 @@ impl<'scope> Scope<'scope, '_> {
         count: usize,
     ) -> Persistent<'scope, T> {
         let (open, index) = self.open(handle);
-        Persistent { open, index, handle, at, count, is_active: false, life: PhantomData }
+        Persistent { open, index, handle, at, count, started: None, life: PhantomData }
     }
 }
 
@@ -110,12 +111,14 @@ impl<T: Dtype> Persistent<'_, T> {
     /// # Errors
     /// See `dtl_request_start`.
     pub fn start(&mut self) -> Result {
-        lent("dtl_request_start", sys::dtl_request_start(self.handle))?;
-        self.is_active = true;
+        // SAFETY: the buffer is borrowed until the scope has ended the request, and no slice of
+        // `elements` exists, as it would be a borrow of this value.
+        unsafe { lend!(dtl_request_start(self.handle)) }?;
+        self.started = Some(self.open.waits());
         Ok(())
     }
 
-    /// Waits until the message is complete. Then it is inactive, also after a failure.
+    /// Waits until the message is complete. Then it is inactive, also after a failure of the message.
     ///
     /// # Errors
     /// See `dtl_request_wait`.
@@ -124,9 +127,12 @@ impl<T: Dtype> Persistent<'_, T> {
         let (limit, out) = (sys::DTL_TIMEOUT_INFINITE, &raw mut info);
         // SAFETY: the output is a local.
         let status = unsafe { sys::dtl_request_wait(self.handle, limit, out) };
-        // A wait in a callback that the request runs has no effect.
-        self.is_active &= status == sys::DTL_ERROR_BUSY;
-        lent("dtl_request_wait", status).map(|()| info.into())
+        let outcome = lent("dtl_request_wait", status);
+        // After a failure of the transport, the request may still be in flight.
+        if outcome.is_ok() || matches!(self.test(), Ok(Some(_))) {
+            self.started = None;
+        }
+        outcome.map(|()| info.into())
     }
 
     /// Checks whether the message is complete. Does not block. If it is, it is inactive.
@@ -137,18 +143,21 @@ impl<T: Dtype> Persistent<'_, T> {
         let (mut done, mut info) = (0, EMPTY);
         // SAFETY: the outputs are locals.
         let status = unsafe { sys::dtl_request_test(self.handle, &raw mut done, &raw mut info) };
-        self.is_active &= done == 0;
+        if done != 0 {
+            self.started = None;
+        }
         lent("dtl_request_test", status).map(|()| (done != 0).then(|| info.into()))
     }
 
-    /// Returns the elements of the buffer, to fill or to read them.
+    /// Returns the elements of the buffer, to fill or to read them: before the first start, and after
+    /// [`Persistent::wait`], a successful [`Persistent::test`] or [`Scope::wait_all`].
     ///
     /// # Errors
     /// DTL_ERROR_INVALID_STATE: the message is active, so its buffer is in use.
     pub fn elements(&mut self) -> Result<&mut [T]> {
-        if self.is_active {
+        if self.started == Some(self.open.waits()) {
             let text = "the request is active, and its buffer in use: wait for it first";
-            return Err(Error::state("elements", text.to_owned()));
+            return Err(Error::state("Persistent::elements", text.to_owned()));
         }
         // SAFETY: the buffer is borrowed for the scope, and an inactive request does not access it.
         // The request is not started during the borrow, which is one of this value.

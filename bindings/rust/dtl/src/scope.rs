@@ -4,7 +4,7 @@ use crate::lend::{close, lend, lent};
 use crate::library::KeepOpen;
 use crate::message::{EMPTY, Message, Received};
 use crate::{Buffer, BufferMut, Comm, Dtype, Error, Event, Result, sys};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -18,21 +18,31 @@ pub struct Scope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// Requests of a scope that no wait has completed. A null entry is free.
+/// Requests of a scope that no wait has completed.
 #[derive(Default)]
-pub(crate) struct OpenRequests(RefCell<Vec<sys::dtl_request_t>>);
+pub(crate) struct OpenRequests {
+    /// Their handles. A null entry is free.
+    entries: RefCell<Vec<sys::dtl_request_t>>,
+    /// Number of successful waits for all of them, after which persistent requests are inactive.
+    waits: Cell<u64>,
+}
 
 impl OpenRequests {
+    /// Returns the number of successful waits for all requests.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits.get()
+    }
+
     /// Adds a request. Returns the index of its entry.
     fn add(&self, request: sys::dtl_request_t) -> usize {
-        let mut entries = self.0.borrow_mut();
+        let mut entries = self.entries.borrow_mut();
         entries.push(request);
         entries.len() - 1
     }
 
-    /// Frees the entry of a request that is over.
+    /// Frees the entry of a request that is complete.
     pub(crate) fn remove(&self, index: usize, request: sys::dtl_request_t) {
-        let mut entries = self.0.borrow_mut();
+        let mut entries = self.entries.borrow_mut();
         if let Some(entry) = entries.get_mut(index).filter(|entry| **entry == request) {
             *entry = sys::DTL_REQUEST_NULL;
         }
@@ -47,7 +57,7 @@ struct CloseAll<'a>(&'a OpenRequests);
 
 impl Drop for CloseAll<'_> {
     fn drop(&mut self) {
-        let requests = std::mem::take(&mut *self.0.0.borrow_mut());
+        let requests = std::mem::take(&mut *self.0.entries.borrow_mut());
         requests.into_iter().filter(|one| *one != sys::DTL_REQUEST_NULL).for_each(close);
     }
 }
@@ -183,7 +193,7 @@ where
 
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope").field("open", &self.open.0).finish_non_exhaustive()
+        f.debug_struct("Scope").field("open", &self.open.entries).finish_non_exhaustive()
     }
 }
 
@@ -322,21 +332,28 @@ impl<'scope> Scope<'scope, '_> {
         Ok(unsafe { self.request(handle, buffer) })
     }
 
-    /// Waits until all operations of the scope are complete. Their requests are over then, and
-    /// their buffers can be accessed after the scope.
+    /// Waits until all operations of the scope are complete. Their buffers can be accessed after the
+    /// scope. Persistent requests are inactive then; after a failure, wait for each of them.
     ///
     /// # Errors
     /// See `dtl_request_wait_all`: the first failure.
     pub fn wait_all(&self) -> Result {
-        let mut requests = std::mem::take(&mut *self.open.0.borrow_mut());
-        let (at, count) = (requests.as_mut_ptr(), requests.len() as u64);
+        let mut left = self.open.entries.borrow().clone();
+        let (at, count) = (left.as_mut_ptr(), left.len() as u64);
         let (limit, none) = (sys::DTL_TIMEOUT_INFINITE, ptr::null_mut());
         // SAFETY: `count` handles, which the call replaces; no information is wanted.
         let status = unsafe { sys::dtl_request_wait_all(at, count, limit, none) };
+        let outcome = lent("dtl_request_wait_all", status);
         // What is not complete after a failure stays in the scope, at its index.
-        *self.open.0.borrow_mut() = requests;
+        let all = self.open.entries.replace(left.clone());
+        if outcome.is_err() {
+            let ended = all.into_iter().zip(left).filter(|(one, left)| one != left);
+            ended.for_each(|(one, _)| close(one));
+        }
         self.open.remove(usize::MAX, sys::DTL_REQUEST_NULL);
-        lent("dtl_request_wait_all", status)
+        outcome?;
+        self.open.waits.set(self.open.waits.get() + 1);
+        Ok(())
     }
 }
 
@@ -380,8 +397,9 @@ impl<'scope, B: ?Sized> Request<'scope, B> {
         let (limit, out) = (sys::DTL_TIMEOUT_INFINITE, &raw mut info);
         // SAFETY: the output is a local.
         let status = unsafe { sys::dtl_request_wait(self.handle, limit, out) };
-        self.end(status == sys::DTL_ERROR_BUSY);
+        // After a failure, the drop ends what may be in flight.
         lent("dtl_request_wait", status)?;
+        self.end(false);
         Ok(self.complete(info))
     }
 
@@ -396,8 +414,12 @@ impl<'scope, B: ?Sized> Request<'scope, B> {
         // SAFETY: the output is a local.
         let status = unsafe { sys::dtl_request_wait(self.handle, timeout_ns, &raw mut info) };
         let is_limit = status == sys::DTL_ERROR_TIMEOUT && timeout_ns != sys::DTL_TIMEOUT_INFINITE;
+        let outcome = lent("dtl_request_wait", status);
+        if outcome.is_err() && !is_limit && status != sys::DTL_ERROR_BUSY {
+            close(self.handle);
+        }
         self.end(is_limit || status == sys::DTL_ERROR_BUSY);
-        match lent("dtl_request_wait", status) {
+        match outcome {
             Err(_) if is_limit => Ok(None),
             outcome => outcome.map(|()| Some(self.complete(info))),
         }
@@ -432,13 +454,17 @@ impl<'scope, B: ?Sized> Request<'scope, B> {
     }
 
     /// Takes the outcome of a wait for several requests: `left` is what the wait has left of the
-    /// handle, null if the operation is over.
+    /// handle, null if the operation is complete.
     pub(crate) fn take(
         &mut self,
         left: sys::dtl_request_t,
         outcome: Result<sys::dtl_recv_info_t>,
     ) -> Result<Completed<'scope, B>> {
-        let info = outcome.inspect_err(|_| self.end(left != sys::DTL_REQUEST_NULL))?;
+        let continues = left != sys::DTL_REQUEST_NULL;
+        if outcome.is_err() && !continues {
+            close(self.handle);
+        }
+        let info = outcome.inspect_err(|_| self.end(continues))?;
         self.end(false);
         Ok(self.complete(info))
     }

@@ -4,12 +4,14 @@
 //! Needs libdtl.so.0.2: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
 
 #![allow(clippy::unwrap_used, reason = "a call that fails fails the test")]
+#![allow(clippy::indexing_slicing, reason = "ranks of the test are indexes")]
 
 use dtl_binding::{Comm, Library, Open, Window, call, sys};
 use std::ffi::c_void;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::ptr;
+use std::time::Duration;
 use sys::dtl_status_t;
 
 /// Names the part of the test that a child process runs.
@@ -188,4 +190,31 @@ fn a_fence_that_cannot_release_a_buffer_ends_the_process() {
     assert_eq!(output.status.signal(), Some(6), "{text}");
     assert!(text.contains("dtl: dtl_win_lock: "), "{text}");
     assert!(text.contains("call dtl_binding::sys::dtl_win_lock"), "{text}");
+}
+
+/// Leaves a scope with a barrier in flight, which the other rank enters 6 s later.
+fn late_barrier() {
+    let comms = Comm::threads(2, 20_000_000_000).unwrap();
+    std::thread::scope(|threads| {
+        threads.spawn(|| dtl_binding::scope(|s| drop(s.ibarrier(&comms[0]).unwrap())));
+        std::thread::sleep(Duration::from_secs(6));
+        comms[1].barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_scope_reports_a_long_wait_once() {
+    const LATE: &str = "DTL_TEST_LATE_BARRIER";
+    if std::env::var_os(LATE).is_some() {
+        return late_barrier();
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["a_scope_reports_a_long_wait_once", "--exact", "--nocapture"])
+        .env(LATE, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert_eq!(text.matches("dtl: dtl_request_wait: ").count(), 1, "{text}");
+    assert!(text.contains("waits until the request is complete"), "{text}");
 }

@@ -30,7 +30,7 @@ fn alone() -> Comm {
 #[repr(C)]
 struct Particle {
     position: [f64; 3],
-    id: u32,
+    id: u64,
 }
 
 mod renamed {
@@ -40,7 +40,7 @@ mod renamed {
     #[derive(Clone, Copy, dtl::Dtype)]
     #[dtype(crate = crate::renamed::dtl)]
     #[repr(C, align(16))]
-    pub(crate) struct Aligned(pub(crate) u64);
+    pub(crate) struct Aligned(pub(crate) [u64; 2]);
 }
 
 #[test]
@@ -113,14 +113,14 @@ fn messages_are_exchanged_and_probed() {
 #[test]
 fn structs_are_sent_and_have_one_dtype() {
     on_two_ranks(|comm, rank, other| {
-        let sent = Particle { position: [1.0, 2.0, f64::from(rank)], id: rank as u32 };
+        let sent = Particle { position: [1.0, 2.0, f64::from(rank)], id: rank as u64 };
         let mut got = [sent; 2];
         comm.sendrecv(&sent, other, 1, &mut got[..1], other, 1).unwrap();
-        assert_eq!(got[0].id, other as u32);
+        assert_eq!(got[0].id, other as u64);
         assert_eq!(got[0].position[2], f64::from(other));
-        let mut aligned = renamed::Aligned(rank as u64);
+        let mut aligned = renamed::Aligned([rank as u64; 2]);
         comm.bcast(&mut aligned, 1).unwrap();
-        assert_eq!(aligned.0, 1);
+        assert_eq!(aligned.0, [1; 2]);
     });
     let (dtype, mut size) = (Particle::dtype().unwrap(), 0);
     assert_eq!(dtype, Particle::dtype().unwrap());
@@ -331,5 +331,21 @@ fn epochs_complete_their_operations() {
         catch_unwind(AssertUnwindSafe(locked)).unwrap_err();
         window.lock(sys::DTL_LOCK_EXCLUSIVE, other, |_| Ok(())).unwrap();
         window.destroy().unwrap();
+    });
+}
+
+#[test]
+fn a_wait_for_all_completes_persistent_requests() {
+    let comm = alone();
+    let mut numbers = [0_u64; 4];
+    scope(|s| {
+        let mut receive = s.recv_init(&comm, &mut numbers, 0, 1).unwrap();
+        for round in 1..3 {
+            receive.start().unwrap();
+            assert_eq!(receive.elements().unwrap_err().call, "Persistent::elements");
+            comm.send(&[round; 4], 0, 1).unwrap();
+            s.wait_all().unwrap();
+            assert_eq!(receive.elements().unwrap(), [round; 4]);
+        }
     });
 }

@@ -1,7 +1,7 @@
 //! Collectives that a transport executes itself: two slots of the communication table.
 
 use super::slot::{In, Out, size, slots};
-use super::transport::{Completion, begin};
+use super::transport::{Completion, Frame, Link, begin};
 use super::{Table, Transport};
 use crate::{Error, Result, sys};
 use std::ffi::c_void;
@@ -48,7 +48,7 @@ pub struct CollectiveInfo {
     pub element_bytes: u64,
 }
 
-/// A collective in flight, with its buffers. Dropping it ends it with DTL_ERROR_COMMUNICATION.
+/// A collective in flight, with its buffers. Dropping it completes it with DTL_ERROR_COMMUNICATION.
 #[derive(Debug)]
 pub struct Collective {
     info: CollectiveInfo,
@@ -95,7 +95,8 @@ impl Collective {
         })
     }
 
-    /// Copies bytes into a range of the destination, at byte `offset`. What does not fit is dropped.
+    /// Copies bytes into a range of the destination, at byte `offset`. What does not fit is
+    /// discarded silently.
     pub fn write(&mut self, index: usize, offset: usize, part: &[u8]) {
         let Some((first, bytes)) = self.recv.get(index) else { return };
         let room = bytes.saturating_sub(offset).min(part.len());
@@ -105,18 +106,18 @@ impl Collective {
         }
     }
 
-    /// Ends the collective: its result is there, and its buffers are no longer needed.
-    pub fn complete(self) {
+    /// Completes the collective: its result is there, and its buffers are no longer needed.
+    pub fn complete(mut self) {
         self.completion.set(0, 0, 0, None);
     }
 
-    /// Ends the collective with a failure.
-    pub fn fail(self, error: Error) {
+    /// Completes the collective with a failure.
+    pub fn fail(mut self, error: Error) {
         self.completion.set(0, 0, 0, Some(error));
     }
 
-    /// Ends the collective with DTL_ERROR_RANK_FAILURE: `rank` has died.
-    pub fn lost(self, rank: i32) {
+    /// Completes the collective with DTL_ERROR_RANK_FAILURE: `rank` has died.
+    pub fn lost(mut self, rank: i32) {
         self.completion.set(rank, 0, 0, Some(super::transport::rank_failure(rank)));
     }
 }
@@ -155,15 +156,15 @@ unsafe fn ranges(first: *const sys::dtl_coll_range_t, count: u64) -> Vec<(*mut c
 
 slots! {
     fn coll_supports<Collectives>(
-        driver, comm: &mut D::Comm, args: In<'_, sys::dtl_coll_args_t>, out: Out<'_, i32>,
+        driver, link: &mut Link<D::Comm>, args: In<'_, sys::dtl_coll_args_t>, out: Out<'_, i32>,
     ) {
         // Device memory: without the slots for memory the library never passes it.
         let is_host = args.0.memory_backend == sys::DTL_BACKEND_NULL;
-        out.set_bool(is_host && driver.supports(comm, &info(args.0))?);
+        out.set_bool(is_host && driver.supports(&mut link.comm, &info(args.0))?);
         Ok(())
     }
     fn coll_start<Collectives>(
-        driver, comm: &mut D::Comm, args: In<'_, sys::dtl_coll_args_t>, out: Out<'_, u64>,
+        driver, link: &mut Link<D::Comm>, args: In<'_, sys::dtl_coll_args_t>, out: Out<'_, u64>,
     ) {
         let args = args.0;
         // SAFETY: an array of this size.
@@ -173,7 +174,7 @@ slots! {
         let send = send.into_iter().map(|(first, bytes)| (first.cast_const().cast(), bytes));
         let recv = recv.into_iter().map(|(first, bytes)| (first.cast(), bytes));
         let (info, send, recv) = (info(args), send.collect(), recv.collect());
-        out.set(begin(|completion| {
+        out.set(begin("coll_start", link, Frame::None, |comm, completion| {
             driver.start(comm, Collective { info, send, recv, completion })
         })?);
         Ok(())

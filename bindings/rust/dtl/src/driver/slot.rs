@@ -209,7 +209,7 @@ pub(super) fn guarded(slot: &str, body: impl FnOnce() -> Result) -> sys::dtl_sta
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => sys::DTL_SUCCESS,
         Ok(Err(error)) => failed(&error),
-        Err(panic) => panicked(slot, panic),
+        Err(panic) => failed(&panic_error(slot, panic)),
     }
 }
 
@@ -224,12 +224,13 @@ pub(super) fn failed(error: &Error) -> sys::dtl_status_t {
     if error.status == sys::DTL_SUCCESS { sys::DTL_ERROR_BACKEND } else { error.status.0 }
 }
 
+/// Returns the error of a function that has panicked.
 #[cold]
-fn panicked(slot: &str, panic: Box<dyn Any + Send>) -> sys::dtl_status_t {
+pub(super) fn panic_error(slot: &str, panic: Box<dyn Any + Send>) -> Error {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
-    host::set_error(&format!("panic in {slot}: {text}"));
+    let error = Error::new(sys::DTL_ERROR_BACKEND, format!("panic in {slot}: {text}"));
     // Its destructor is the author's code, too, and may panic again.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
-    sys::DTL_ERROR_BACKEND
+    error
 }

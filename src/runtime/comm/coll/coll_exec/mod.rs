@@ -335,7 +335,7 @@ impl Run {
             Err(error) => {
                 let error = self.placed(comm, error, &DeadlineQuery::never());
                 self.fail(comm, &error);
-                Err(error)
+                Err(if self.is_kept() { cancel::kept(&error) } else { error })
             }
         }
     }
