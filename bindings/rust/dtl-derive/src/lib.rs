@@ -5,8 +5,8 @@ use quote::quote;
 use syn::{Attribute, Data, DeriveInput, Error, Path, Result, parse_macro_input, parse_quote};
 
 /// Implements `Plain` and `Dtype` for a `#[repr(C)]` or `#[repr(transparent)]` struct without
-/// generic parameters, whose fields are all `Plain`. The dtype is created at its first use, once
-/// for the process.
+/// generic parameters and without padding, whose fields are all `Plain`. The dtype is created at its
+/// first use, once for the process.
 ///
 /// If the program calls the crate by another name, `#[dtype(crate = name)]` has that name.
 #[proc_macro_derive(Dtype, attributes(dtype))]
@@ -29,13 +29,21 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
         return Err(Error::new_spanned(&input.ident, text));
     }
     let (dtl, name, text) = (crate_path(&input.attrs)?, &input.ident, input.ident.to_string());
-    let fields = data.fields.iter().map(|field| &field.ty);
+    let fields: Vec<_> = data.fields.iter().map(|field| &field.ty).collect();
+    let padding = format!(
+        "{text} has padding, whose bytes are not initialized: add fields (for example an array of \
+         u8) in its place"
+    );
     Ok(quote! {
         const _: () = {
             const fn is_plain<T: #dtl::Plain>() {}
             #(is_plain::<#fields>();)*
+            ::core::assert!(
+                ::core::mem::size_of::<#name>() == 0 #(+ ::core::mem::size_of::<#fields>())*,
+                #padding
+            );
         };
-        // SAFETY: every field takes every bit pattern, and so does the padding.
+        // SAFETY: every field takes every bit pattern, and there is no padding.
         unsafe impl #dtl::Plain for #name {}
         // SAFETY: the dtype has the size of the type.
         unsafe impl #dtl::Dtype for #name {

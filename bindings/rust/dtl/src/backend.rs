@@ -2,12 +2,33 @@
 
 use crate::text::c_string;
 use crate::{Library, Memory, Result, call, field, sys, text};
+use std::any::Any;
+use std::cell::RefCell;
 use std::ffi::c_char;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{PoisonError, RwLock};
 
 /// Locked for reading while the name of a backend is read, and for writing while one is unregistered,
 /// which frees its name.
 static NAMES: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    /// Drivers whose last use has ended while this thread holds [`NAMES`] for writing. Their drops
+    /// may use backends, so they run when the lock is free.
+    static ENDED: RefCell<Option<Vec<Box<dyn Any>>>> = const { RefCell::new(None) };
+}
+
+/// Drops a driver: now, or at the end of a running [`Backend::unregister`] of this thread.
+pub(crate) fn drop_driver(driver: Box<dyn Any>) {
+    let mut driver = Some(driver);
+    // Fails while the thread ends, which is in no call.
+    let _ = ENDED.try_with(|ended| {
+        if let Some(list) = ended.borrow_mut().as_mut() {
+            list.extend(driver.take());
+        }
+    });
+    drop(driver);
+}
 
 /// A backend: a built-in one, or one that a plugin or the program registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,10 +113,17 @@ impl Backend {
     /// See `dtl_backend_unregister`: DTL_ERROR_BUSY while memory, streams, events, executors or
     /// communicators of the backend exist.
     pub fn unregister(self) -> Result {
-        let _alone = NAMES.write().unwrap_or_else(PoisonError::into_inner);
+        let alone = NAMES.write().unwrap_or_else(PoisonError::into_inner);
+        ENDED.set(Some(Vec::new()));
         // SAFETY: nobody uses the name: this crate reads it with the lock only, and others got its
         // address from `info`, under the condition that the backend stays registered.
-        unsafe { call!(dtl_backend_unregister(self.handle)) }
+        let outcome = unsafe { call!(dtl_backend_unregister(self.handle)) };
+        let ended = ENDED.take();
+        drop(alone);
+        // Nobody gets the text of a panic in a drop; the panic hook has written it.
+        let drops = ended.into_iter().flatten();
+        drops.for_each(|driver| drop(catch_unwind(AssertUnwindSafe(|| drop(driver)))));
+        outcome
     }
 
     /// Returns the components, priority and flags. The name in the result is a pointer; see

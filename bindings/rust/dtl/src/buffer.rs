@@ -115,13 +115,3 @@ fn lacks(call: &'static str, parameter: &str, has: usize, needs: usize) -> Error
     );
     Error::out_of_bounds(call, text)
 }
-
-/// Fails if two numbers of elements that must be equal differ.
-pub(crate) fn equal(call: &'static str, names: [&str; 2], counts: [usize; 2]) -> Result {
-    if counts[0] == counts[1] {
-        return Ok(());
-    }
-    let [(first, has), (second, other)] = [(names[0], counts[0]), (names[1], counts[1])];
-    let text = format!("{first} has {has} elements, and {second} {other}. Pass as many in both.");
-    Err(Error::argument(call, text))
-}

@@ -4,7 +4,7 @@
 //! Counts come from the buffers. A buffer that is too small is an error, and nothing is
 //! communicated.
 
-use crate::buffer::{equal, room};
+use crate::buffer::room;
 use crate::lend::lend;
 use crate::{Buffer, BufferMut, Comm, Dtype, Error, Operator, Request, Result, Scope, call, sys};
 use std::ptr;
@@ -33,9 +33,9 @@ impl<'a> Blocks<'a> {
 
     /// Fails unless there are `blocks` blocks, all inside a buffer of `has` elements.
     fn check(&self, call: &'static str, parameter: &str, has: usize, blocks: usize) -> Result {
-        equal(call, ["counts", "the list of blocks"], [self.counts.len(), blocks])?;
+        one_for_each_block(call, "counts", self.counts.len(), blocks)?;
         if let Some(displs) = self.displs {
-            equal(call, ["displs", "the list of blocks"], [displs.len(), blocks])?;
+            one_for_each_block(call, "displs", displs.len(), blocks)?;
         }
         let mut next = 0_u64;
         for (index, count) in self.counts.iter().enumerate() {
@@ -51,6 +51,15 @@ impl<'a> Blocks<'a> {
     fn displs(&self) -> *const u64 {
         self.displs.map_or(ptr::null(), <[u64]>::as_ptr)
     }
+}
+
+/// Fails unless a list of [`Blocks`] has one element for each block.
+fn one_for_each_block(call: &'static str, list: &str, has: usize, blocks: usize) -> Result {
+    if has == blocks {
+        return Ok(());
+    }
+    let text = format!("{list} has {has} elements: pass {blocks}, one for each block");
+    Err(Error::argument(call, text))
 }
 
 impl Comm {

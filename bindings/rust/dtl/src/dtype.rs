@@ -49,7 +49,19 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 /// }
 /// ```
 ///
-/// All ranks must have one layout, and each type has a dtype of its own:
+/// There must be no padding, because its bytes are not initialized:
+///
+/// ```compile_fail,E0080
+/// # use dtl_binding::Dtype;
+/// #[derive(Clone, Copy, Dtype)]
+/// #[repr(C)]
+/// struct Padded {
+///     id: u32, // 4 bytes of padding follow
+///     value: f64,
+/// }
+/// ```
+///
+/// The layout must be the same on all ranks (`repr(C)`), and generic types are not supported.
 ///
 /// ```compile_fail
 /// # use dtl_binding::Dtype;

@@ -58,7 +58,7 @@
 //! # }
 //! ```
 
-/// The pages for users: their programs are compiled and run by the documentation tests.
+/// Pages for users: the documentation tests compile and run their programs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/how-to/write-rust.md")]
 #[doc = include_str!("../../../../docs/how-to/write-a-backend-in-rust.md")]
@@ -137,7 +137,7 @@ pub use self::{
     stream::{Event, Stream},
     text::{field, read_text, text_of},
     topology::{affinity, topology},
-    wait::{Ended, wait_any, wait_some},
+    wait::{Outcome, wait_any, wait_some},
     window::{Epoch, Window},
 };
 #[cfg(feature = "program")]

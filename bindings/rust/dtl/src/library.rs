@@ -5,8 +5,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Guard that keeps the library initialized. Dropping the last value of this type finalizes the
-/// library, which destroys all objects.
+/// Guard that keeps the library initialized. The library is finalized when the last of them
+/// is dropped. That destroys all objects.
 ///
 /// A program that never finalizes the library does not need this type, because the first call
 /// initializes the library.
@@ -32,12 +32,13 @@ impl Library {
     /// library, which destroys all objects.
     ///
     /// # Errors
-    /// See `dtl_finalize`. After a failure, the initialization remains in effect. DTL_ERROR_BUSY is
-    /// also returned while a [`scope`](crate::scope()) or an epoch of a window is open, or a
-    /// [`Memory`](crate::Memory) exists: then this initialization ends with the last of them.
+    /// See `dtl_finalize`. DTL_ERROR_BUSY is also returned while a [`scope`](crate::scope()) or an
+    /// epoch of a window is open, or a [`Memory`](crate::Memory) exists: then this initialization
+    /// ends with the last of them. After any other DTL_ERROR_BUSY it ends with the next [`Library`]
+    /// that is finalized or dropped, so `Library::init()?.finalize()` tries again.
     pub fn finalize(self) -> Result {
         std::mem::forget(self);
-        release().unwrap_or_else(|open| {
+        release_all().unwrap_or_else(|open| {
             let text = format!(
                 "{open} scopes, epochs or allocations exist. Finalize after their ends; this \
                  initialization ends with the last of them."
@@ -50,8 +51,18 @@ impl Library {
 impl Drop for Library {
     fn drop(&mut self) {
         // A drop has nobody to report a failure to; `finalize` reports it.
-        let _ = release();
+        let _ = release_all();
     }
+}
+
+/// Ends one initialization, and those whose end was postponed. See [`release`].
+fn release_all() -> std::result::Result<Result, usize> {
+    let mut outcome = release()?;
+    let postponed = std::mem::take(&mut uses().postponed);
+    for _ in 0..postponed {
+        outcome = outcome.and(release()?);
+    }
+    Ok(outcome)
 }
 
 /// Ends one initialization. If something relies on the library, postpones the end, and returns how
@@ -75,8 +86,12 @@ fn release() -> std::result::Result<Result, usize> {
     // `Library`, whose initialization keeps everything alive.
     let outcome = unsafe { call!(dtl_finalize()) };
     drop(lock);
-    if is_last {
-        uses().is_closing = false;
+    let mut state = uses();
+    state.is_closing &= !is_last;
+    if outcome.as_ref().is_err_and(|error| error.status == sys::DTL_ERROR_BUSY) {
+        // It remains in effect, and no `Library` is left that could end it.
+        state.libraries += 1;
+        state.postponed += 1;
     }
     Ok(outcome)
 }
@@ -97,7 +112,7 @@ struct Uses {
     libraries: usize,
     /// Number of scopes and epochs, in which buffers are lent to the library, and of its memory.
     open: usize,
-    /// Number of initializations that were to end while something was open.
+    /// Number of initializations that were to end while something was open or in a call.
     postponed: usize,
     /// True while the last [`Library`] finalizes the library.
     is_closing: bool,
@@ -136,7 +151,7 @@ impl Drop for KeepOpen {
             state.open -= 1;
             if state.open > 0 { 0 } else { std::mem::take(&mut state.postponed) }
         };
-        // Each drop ends one initialization, or postpones its end again.
+        // Each ends one initialization, or postpones its end again.
         (0..postponed).for_each(|_| drop(Library { _private: () }));
     }
 }

@@ -69,7 +69,7 @@ impl Memory {
     fn range(&self, call: &'static str, offset: usize, len: usize) -> Result<*mut c_void> {
         if offset.checked_add(len).is_none_or(|end| end > self.size) {
             let text = format!("{len} bytes at {offset}: the allocation has {} bytes", self.size);
-            return Err(Error::argument(call, text));
+            return Err(Error::out_of_bounds(call, text));
         }
         Ok(self.as_ptr().wrapping_add(offset).cast())
     }

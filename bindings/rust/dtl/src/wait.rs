@@ -8,7 +8,7 @@ use crate::{Error, Result, sys};
 use std::fmt;
 
 /// Operation that [`wait_any`] or [`wait_some`] has found complete.
-pub struct Ended<'scope, B: ?Sized> {
+pub struct Outcome<'scope, B: ?Sized> {
     /// Index of the request in the list that was passed.
     pub index: usize,
     /// Result of the operation, with its buffer. After a failure the buffer can be accessed when the
@@ -16,23 +16,23 @@ pub struct Ended<'scope, B: ?Sized> {
     pub result: Result<Completed<'scope, B>>,
 }
 
-impl<B: ?Sized> fmt::Debug for Ended<'_, B> {
+impl<B: ?Sized> fmt::Debug for Outcome<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let status = self.result.as_ref().err().map(|error| error.status);
-        f.debug_struct("Ended").field("index", &self.index).field("failure", &status).finish()
+        f.debug_struct("Outcome").field("index", &self.index).field("failure", &status).finish()
     }
 }
 
-/// Returns the handles of requests; null for those that are over.
+/// Returns the handles of requests; null for those that are complete.
 fn handles<B: ?Sized>(requests: &[Request<'_, B>]) -> Vec<sys::dtl_request_t> {
     requests.iter().map(Request::raw).collect()
 }
 
 /// Waits until one of the requests is complete, for at most `timeout_ns` nanoseconds. Requests whose
-/// completion was returned before are skipped. Returns `None` if all are over.
+/// completion was returned before are skipped. Returns `None` if all are complete.
 ///
-/// Any thread of the scope may call it. All requests must have one type;
-/// [`Request::without_buffer`] gives them one. Equivalent: MPI_Waitany.
+/// Requests stay in the thread of their scope. All requests must have the same type;
+/// [`Request::without_buffer`] converts them to one. Equivalent: MPI_Waitany.
 ///
 /// ```
 /// # use dtl_binding::{Comm, sys};
@@ -76,7 +76,7 @@ fn handles<B: ?Sized>(requests: &[Request<'_, B>]) -> Vec<sys::dtl_request_t> {
 /// # use dtl_binding::{Comm, Result, sys};
 /// # fn wrong(comm: &Comm) -> Result {
 /// let mut buf = [0; 8];
-/// let ended = dtl_binding::scope(|s| {
+/// let outcome = dtl_binding::scope(|s| {
 ///     let mut all = [s.irecv(comm, &mut buf, 0, 1)?];
 ///     dtl_binding::wait_any(&mut all, sys::DTL_TIMEOUT_INFINITE)
 /// })?;
@@ -86,11 +86,11 @@ fn handles<B: ?Sized>(requests: &[Request<'_, B>]) -> Vec<sys::dtl_request_t> {
 ///
 /// # Errors
 /// See `dtl_request_wait_any`. DTL_ERROR_TIMEOUT: none is complete, and all continue. The failure of
-/// an operation is in [`Ended::result`].
+/// an operation is in [`Outcome::result`].
 pub fn wait_any<'scope, B: ?Sized>(
     requests: &mut [Request<'scope, B>],
     timeout_ns: u64,
-) -> Result<Option<Ended<'scope, B>>> {
+) -> Result<Option<Outcome<'scope, B>>> {
     const CALL: &str = "dtl_request_wait_any";
     let (mut left, mut index, mut info) = (handles(requests), sys::DTL_NO_INDEX, EMPTY);
     let (at, count) = (left.as_mut_ptr(), left.len() as u64);
@@ -103,14 +103,14 @@ pub fn wait_any<'scope, B: ?Sized>(
         return outcome.map(|()| None);
     };
     let result = request.take(*handle, outcome.map(|()| info));
-    Ok(Some(Ended { index: at, result }))
+    Ok(Some(Outcome { index: at, result }))
 }
 
 /// Waits until at least one of the requests is complete, for at most `timeout_ns` nanoseconds.
 /// Returns all that are complete, in the order of the list. Requests whose completion was returned
-/// before are skipped. Returns an empty list if all are over.
+/// before are skipped. Returns an empty list if all are complete.
 ///
-/// Any thread of the scope may call it. Equivalent: MPI_Waitsome.
+/// Requests stay in the thread of their scope. Equivalent: MPI_Waitsome.
 ///
 /// ```
 /// # use dtl_binding::{Comm, sys};
@@ -124,11 +124,11 @@ pub fn wait_any<'scope, B: ?Sized>(
 ///     ];
 ///     s.isend(&comm, &[0.5; 4], rank, 1)?.wait()?;
 ///     s.isend(&comm, &9_u8, rank, 2)?.wait()?;
-///     let mut over = 0;
-///     while over < receives.len() {
-///         for ended in dtl_binding::wait_some(&mut receives, sys::DTL_TIMEOUT_INFINITE)? {
-///             ended.result?;
-///             over += 1;
+///     let mut complete = 0;
+///     while complete < receives.len() {
+///         for outcome in dtl_binding::wait_some(&mut receives, sys::DTL_TIMEOUT_INFINITE)? {
+///             outcome.result?;
+///             complete += 1;
 ///         }
 ///     }
 ///     Ok(())
@@ -155,26 +155,26 @@ pub fn wait_any<'scope, B: ?Sized>(
 ///
 /// # Errors
 /// See `dtl_request_wait_some`. DTL_ERROR_TIMEOUT: none is complete, and all continue. The failures
-/// of operations are in [`Ended::result`]; the library has the text of the first only.
+/// of operations are in [`Outcome::result`]; the library has the text of the first only.
 pub fn wait_some<'scope, B: ?Sized>(
     requests: &mut [Request<'scope, B>],
     timeout_ns: u64,
-) -> Result<Vec<Ended<'scope, B>>> {
+) -> Result<Vec<Outcome<'scope, B>>> {
     const CALL: &str = "dtl_request_wait_some";
-    let (mut left, mut over) = (handles(requests), 0);
+    let (mut left, mut complete) = (handles(requests), 0_u64);
     let (mut indices, mut infos) = (vec![0_u64; left.len()], vec![EMPTY; left.len()]);
     let (at, count) = (left.as_mut_ptr(), left.len() as u64);
     let (at_indices, at_infos) = (indices.as_mut_ptr(), infos.as_mut_ptr());
     // SAFETY: `count` handles, which the call replaces, and room for as many outputs.
     let status = unsafe {
-        sys::dtl_request_wait_some(at, count, timeout_ns, &raw mut over, at_indices, at_infos)
+        sys::dtl_request_wait_some(at, count, timeout_ns, &raw mut complete, at_indices, at_infos)
     };
     let mut first = lent(CALL, status).err();
-    if over == 0 {
+    if complete == 0 {
         return first.map_or_else(|| Ok(Vec::new()), Err);
     }
     let mut all = Vec::new();
-    for (index, info) in indices.into_iter().zip(infos).take(over as usize) {
+    for (index, info) in indices.into_iter().zip(infos).take(complete as usize) {
         let index = index as usize;
         let (Some(request), Some(handle)) = (requests.get_mut(index), left.get(index)) else {
             continue;
@@ -183,7 +183,7 @@ pub fn wait_some<'scope, B: ?Sized>(
             sys::DTL_SUCCESS => Ok(info),
             status => Err(first.take().unwrap_or_else(|| later(CALL, status, index))),
         };
-        all.push(Ended { index, result: request.take(*handle, outcome) });
+        all.push(Outcome { index, result: request.take(*handle, outcome) });
     }
     Ok(all)
 }

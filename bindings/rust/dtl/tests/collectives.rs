@@ -184,6 +184,7 @@ fn buffers_that_are_too_small_are_refused() {
         assert!(error.text.contains("no multiple of the 3 ranks"), "{error}");
         let error = comm.allgatherv(&two, &mut [0; 6], Blocks::packed(&[2, 2])).unwrap_err();
         assert_eq!(error.status, sys::DTL_ERROR_INVALID_ARGUMENT, "{error}");
+        assert!(error.text.contains("counts has 2 elements: pass 3"), "{error}");
         let (mut small, big) = ([0_u64; 2], [0_u64; 6]);
         scope(|s| too_small(s.iallreduce(comm, &big, &mut small, SUM).map(drop), "rbuf"));
         // The communicator is as it was.

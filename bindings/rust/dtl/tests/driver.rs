@@ -542,3 +542,41 @@ fn a_refused_open_has_the_text_of_the_transport() {
     assert!(error.text.contains("place: there are two ranks"), "{error}");
     unregister(backend);
 }
+
+/// Unregisters another backend when it is dropped.
+struct Owner(Backend, Arc<AtomicUsize>);
+
+impl Driver for Owner {}
+
+impl Devices for Owner {
+    fn count(&self) -> Result<i32> {
+        Ok(1)
+    }
+
+    fn set_current(&self, _device: i32) -> Result {
+        Ok(())
+    }
+
+    fn current(&self) -> Result<i32> {
+        Ok(0)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        assert_eq!(self.0.name(library()).unwrap(), "owned");
+        unregister(self.0);
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn the_drop_of_a_driver_may_unregister_another() {
+    library();
+    let (owned, drops) = (Ram::default(), Arc::new(AtomicUsize::new(0)));
+    let ended = Arc::clone(&owned.drops);
+    let owned = Table::new(owned).devices().register("owned").unwrap();
+    let owner = Table::new(Owner(owned, Arc::clone(&drops))).devices();
+    unregister(owner.register("owner").unwrap());
+    wait_until(|| drops.load(Ordering::SeqCst) == 1 && ended.load(Ordering::SeqCst) == 1);
+}

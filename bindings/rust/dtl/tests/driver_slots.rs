@@ -299,8 +299,12 @@ fn every_optional_slot_is_called() -> Result {
     assert_eq!(every.notes(), ["stream_wait", "wait"]);
     assert_eq!(start.elapsed_ns(&stop)?, 77);
 
+    // Headers are never written into a directory that exists, and it is not removed.
+    let other = std::env::temp_dir().join(format!("dtl-{}-0", std::process::id()));
+    std::fs::create_dir(&other).unwrap();
     let source = Source { language: 0, bytes: b"scale this", options: &["-O1", "-g"] };
     let module = Module::compile(device, &source)?;
+    std::fs::remove_dir(&other).unwrap();
     assert_eq!(every.notes(), [r#"compile 1 ["-O1", "-g"] 0"#]);
     assert!(module.log()?.contains("a warning"));
     let kernel = module.kernel("scale", Some("pfB[24]L"))?;

@@ -8,12 +8,13 @@ use dtl_binding::{Backend, Comm, Dtype, Error, Library, Open, Stream, call, sys}
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Mutex;
+use std::time::Duration;
 
 #[derive(Clone, Copy, Dtype)]
 #[repr(C)]
 struct Pair {
     first: u64,
-    second: u32,
+    second: u64,
 }
 
 /// What an operation returned that was started while the library was being finalized.
@@ -72,4 +73,23 @@ fn objects_become_stale() {
     let error = LATE.lock().unwrap().take().unwrap();
     assert_eq!(error.status, sys::DTL_ERROR_INVALID_STATE);
     assert!(error.text.contains("being finalized"), "{error}");
+    drop(comm);
+    a_busy_finalization_is_repeated();
+}
+
+/// A finalization fails while another thread is in a call.
+fn a_busy_finalization_is_repeated() {
+    let library = Library::init().unwrap();
+    let comms = Comm::threads(2, 30_000_000_000).unwrap();
+    let [first, second] = &comms[..] else { unreachable!() };
+    let mut byte = 0_u8;
+    std::thread::scope(|threads| {
+        threads.spawn(|| first.recv(&mut byte, 1, 1).unwrap());
+        std::thread::sleep(Duration::from_millis(200));
+        let error = library.finalize().unwrap_err();
+        assert_eq!(error.status, sys::DTL_ERROR_BUSY, "{error}");
+        second.send(&1_u8, 0, 1).unwrap();
+    });
+    Library::init().unwrap().finalize().unwrap();
+    assert_eq!(first.rank().unwrap_err().status, sys::DTL_ERROR_INVALID_STATE);
 }

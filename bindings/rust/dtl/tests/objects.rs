@@ -80,7 +80,7 @@ fn memory_is_copied_and_filled_inside_its_bounds() {
     assert_eq!(end[0], 9);
     for (offset, len) in [(64, 1), (0, 65), (usize::MAX, 2)] {
         let error = memory.fill(offset, 0, len).unwrap_err();
-        assert_eq!(error.status, sys::DTL_ERROR_INVALID_ARGUMENT, "{error}");
+        assert_eq!(error.status, sys::DTL_ERROR_OUT_OF_BOUNDS, "{error}");
     }
     assert!(host().memory_stats().unwrap().live_bytes >= 64);
     let kind = host().memory_kind(sys::DTL_MEMORY_HOST).unwrap();

@@ -51,7 +51,8 @@ fn a_queue_is_a_stream_and_a_buffer_is_mapped() {
     let kernel = Kernel::create(&program, "add").unwrap();
     let mut buffer = buffer_of(&context, CL_MEM_READ_WRITE, 100);
     let alone = Comm::open(&Open { kind: "self", place: Some((0, 1)), ..Open::default() }).unwrap();
-    let mut mapped = Mapped::new(&queue, &mut buffer).unwrap();
+    // SAFETY: nothing else uses the buffer.
+    let mut mapped = unsafe { Mapped::new(&queue, &mut buffer) }.unwrap();
     assert_eq!(mapped.len(), 100);
     dtl_binding::scope(|s| {
         let receive = s.irecv(&alone, &mut *mapped, 0, 1).unwrap();
@@ -78,7 +79,8 @@ fn a_queue_is_a_stream_and_a_buffer_is_mapped() {
     event.wait(sys::DTL_TIMEOUT_INFINITE).unwrap();
     run(1);
     drop(wrapped);
-    let mut mapped = Mapped::new(&queue, &mut buffer).unwrap();
+    // SAFETY: nothing else uses the buffer.
+    let mut mapped = unsafe { Mapped::new(&queue, &mut buffer) }.unwrap();
     assert_eq!(*mapped, [16; 100]);
     alone.allreduce_in_place(&mut *mapped, SUM).unwrap();
     assert!(format!("{mapped:?}").contains("count: 100"));
@@ -111,7 +113,7 @@ fn memory_of_the_library_is_an_argument_of_a_kernel() {
     let error = memory.export_dmabuf(0, 64).unwrap_err();
     assert_eq!(error.status, sys::DTL_ERROR_NOT_SUPPORTED, "{error}");
     let error = memory.export_dmabuf(60, 5).unwrap_err();
-    assert_eq!(error.status, sys::DTL_ERROR_INVALID_ARGUMENT, "{error}");
+    assert_eq!(error.status, sys::DTL_ERROR_OUT_OF_BOUNDS, "{error}");
 }
 
 #[test]
@@ -127,8 +129,15 @@ fn other_queues_and_buffers_are_refused() {
     let error = context(Backend::find("host").unwrap().device(0)).unwrap_err();
     assert_eq!(error.status, sys::DTL_ERROR_INVALID_ARGUMENT, "{error}");
     let (queue, mut hidden) = (queue_of(&own, 0), buffer_of(&own, CL_MEM_HOST_NO_ACCESS, 4));
-    let error = Mapped::new(&queue, &mut hidden).unwrap_err();
+    // SAFETY: nothing else uses the buffer.
+    let error = unsafe { Mapped::new(&queue, &mut hidden) }.unwrap_err();
     assert_eq!((error.call, error.status.0), ("clEnqueueMapBuffer", sys::DTL_ERROR_OPENCL));
+    let unordered = queue_of(&own, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    let mut buffer = buffer_of(&own, CL_MEM_READ_WRITE, 4);
+    // SAFETY: nothing else uses the buffer.
+    let error = unsafe { Mapped::new(&unordered, &mut buffer) }.unwrap_err();
+    assert_eq!(error.status, sys::DTL_ERROR_INVALID_ARGUMENT, "{error}");
+    assert!(error.text.contains("out of order"), "{error}");
 }
 
 #[test]

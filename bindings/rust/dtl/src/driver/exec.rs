@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 /// Streams of a driver: queues of work, in order. [`Table::streams`] adds them.
 ///
-/// A stream is destroyed by its drop. Work that is queued must still run; the drop may wait for it.
+/// Dropping a stream destroys it; queued work must still run, and `drop` may wait for it.
 /// Functions are called from any thread, also for one stream at the same time. So a stream is `Sync`:
 /// ```compile_fail,E0277
 /// use dtl_binding::Result;

@@ -1,5 +1,6 @@
 //! Backends in Rust: the tables of `dtl_backend.h` from implementations of traits.
 //!
+//! A slot is a function pointer in a table of `dtl_backend.h`.
 //! A driver is a type that implements [`Driver`] and a trait for each component that it has.
 //! [`Table`] lists the components, and a program registers it ([`Table::register`]), or a plugin file
 //! ([`plugin!`](crate::plugin)). Slots that belong together are the functions of one trait. A single
@@ -30,7 +31,7 @@
 //!   program. Create one with [`Error::new`].
 //! - A panic becomes DTL_ERROR_BACKEND with its text. With `panic = "abort"` it ends the process.
 //! - `DTL_ERROR_NATIVE_BACKEND` is what the library returns for an invalid result, for example a
-//!   device below 0.
+//!   negative device.
 //!
 //! ```
 //! use dtl_binding::driver::{Devices, Driver, Table};
@@ -257,7 +258,12 @@ unsafe extern "C" fn destroy<D: Driver>(this: *mut c_void) {
     // SAFETY: the pointer of `Table::pass`, which the library gives up with this call.
     let driver = unsafe { Box::from_raw(this.cast::<D>()) };
     // Nobody gets the text of a panic in the drop; the panic hook has written it.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(driver)));
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        #[cfg(feature = "program")]
+        crate::backend::drop_driver(driver);
+        #[cfg(not(feature = "program"))]
+        drop(driver);
+    }));
 }
 
 /// Writes a text into a field of a struct, cut to its size, with a NUL.

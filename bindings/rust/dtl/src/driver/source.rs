@@ -3,7 +3,9 @@
 use super::kernel_header;
 use super::slot::size;
 use crate::{Error, Result, sys};
+use std::collections::hash_map::RandomState;
 use std::ffi::{CStr, c_char, c_void};
+use std::hash::{BuildHasher, Hasher};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs, io, process, slice};
@@ -83,29 +85,47 @@ impl Headers {
     /// Writes dtl_kernel.h and the files of a source into a new directory for temporary files.
     ///
     /// # Errors
-    /// DTL_ERROR_UNAVAILABLE if a file cannot be written: the text has the reason of the operating
-    /// system.
+    /// DTL_ERROR_UNAVAILABLE if the directory or a file cannot be written: the text has the reason of
+    /// the operating system. DTL_ERROR_INVALID_ARGUMENT if the name of a file is not a relative path
+    /// inside the directory.
     pub fn write(source: &SourceText<'_>) -> Result<Headers> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let headers = Headers(env::temp_dir().join(format!("dtl-{}-{number}", process::id())));
-        headers.fill(source).map_err(|error| {
-            let text =
-                format!("{}: {error}: set TMPDIR to a writable directory", headers.0.display());
+        let is_inside = |name: &str| {
+            let is_below = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+            Path::new(name).components().all(is_below)
+        };
+        if let Some((name, _)) = source.files().iter().find(|(name, _)| !is_inside(name)) {
+            let text = format!("file {name}: use a relative path without \"..\" as the name");
+            return Err(Error::new(sys::DTL_ERROR_INVALID_ARGUMENT, text));
+        }
+        let unavailable = |at: &Path, error: io::Error| {
+            let text = format!("{}: {error}: set TMPDIR to a writable directory", at.display());
             Error::new(sys::DTL_ERROR_UNAVAILABLE, text)
-        })?;
+        };
+        let parent = env::temp_dir();
+        let headers = Headers::create(&parent).map_err(|error| unavailable(&parent, error))?;
+        headers.fill(source).map_err(|error| unavailable(&headers.0, error))?;
         Ok(headers)
     }
 
+    /// Creates an empty directory. It must be new: another user could have put other headers into an
+    /// existing one.
+    fn create(parent: &Path) -> io::Result<Headers> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let random = RandomState::new().build_hasher().finish();
+            let path = parent.join(format!("dtl-{}-{number}-{random:016x}", process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Headers(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     fn fill(&self, source: &SourceText<'_>) -> io::Result<()> {
-        // It must be new: another user could have put other headers into an existing one.
-        fs::create_dir(&self.0)?;
         fs::write(self.0.join("dtl_kernel.h"), kernel_header())?;
         for (name, text) in source.files() {
-            let name = Path::new(name);
-            if !name.components().all(|part| matches!(part, Component::Normal(_))) {
-                return Err(io::Error::other("a name of a file leaves the directory"));
-            }
             let path = self.0.join(name);
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
             fs::write(path, text)?;

@@ -1,7 +1,7 @@
 //! Communicators over those of rsmpi (crate `mpi`).
 
 use crate::{Comm, Error, Result, call, sys};
-use mpi::environment::is_finalized;
+use mpi::environment::{is_finalized, is_initialized};
 use mpi::ffi::{MPI_Comm, RSMPI_Comm_c2f};
 use mpi::raw::AsRaw;
 use mpi::topology::Communicator;
@@ -35,18 +35,25 @@ impl Comm {
     /// ```
     ///
     /// # Errors
-    /// See `dtl_comm_from_mpi_fint`. DTL_ERROR_INVALID_STATE: MPI is finalized.
+    /// See `dtl_comm_from_mpi_fint`. DTL_ERROR_INVALID_STATE: MPI is not initialized, or
+    /// is finalized.
     /// DTL_ERROR_INVALID_ARGUMENT: `comm` is an intercommunicator.
     pub fn from_mpi<C>(comm: &C) -> Result<Comm>
     where
         C: Communicator + AsRaw<Raw = MPI_Comm>,
     {
+        const CALL: &str = "dtl_comm_from_mpi_fint";
+        // Safe code can create a communicator of rsmpi before MPI is initialized.
+        if !is_initialized() {
+            let text = "MPI is not initialized: call mpi::initialize first";
+            return Err(Error::state(CALL, text.to_owned()));
+        }
         // A value of rsmpi can outlive its `Universe`.
         if is_finalized() {
-            let text = "MPI is finalized: the Universe of rsmpi has to live longer".to_owned();
-            return Err(Error::state("dtl_comm_from_mpi_fint", text));
+            let text = "MPI is finalized: the Universe of rsmpi has to live longer";
+            return Err(Error::state(CALL, text.to_owned()));
         }
-        // SAFETY: before the finalization, a communicator of rsmpi is a live one.
+        // SAFETY: between the initialization and the finalization, a communicator of rsmpi is a live one.
         let fortran = unsafe { RSMPI_Comm_c2f(comm.as_raw()) };
         let mut handle = sys::DTL_COMM_NULL;
         // SAFETY: the output is a local.

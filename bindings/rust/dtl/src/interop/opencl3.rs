@@ -24,7 +24,8 @@
 //! }?;
 //! let comm = Comm::world()?;
 //! {
-//!     let mut mapped = Mapped::new(&queue, &mut buffer)?;
+//!     // SAFETY: nothing else uses the buffer.
+//!     let mut mapped = unsafe { Mapped::new(&queue, &mut buffer) }?;
 //!     mapped.fill(1.0);
 //!     comm.allreduce_in_place(&mut *mapped, SUM)?;
 //! } // the device has the sums
@@ -36,7 +37,8 @@
 use crate::stream::Wrapped;
 use crate::{Backend, Device, Dtype, Error, Result, Status, Stream, call, sys};
 use ::opencl3::command_queue::{
-    CL_QUEUE_CONTEXT, CL_QUEUE_DEVICE, CommandQueue, get_command_queue_info,
+    CL_QUEUE_CONTEXT, CL_QUEUE_DEVICE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CommandQueue,
+    get_command_queue_info,
 };
 use ::opencl3::context::Context;
 use ::opencl3::context::context::retain_context;
@@ -108,15 +110,26 @@ pub struct Mapped<'a, T> {
 
 impl<'a, T: Dtype> Mapped<'a, T> {
     /// Maps the whole buffer for reading and writing. Blocks until the commands before it in the
-    /// queue, which must be in order, are complete. To queue commands that use the buffer meanwhile,
-    /// in any queue, is unsafe, and their callers ensure that there are none.
+    /// queue are complete.
+    ///
+    /// # Safety
+    /// While the value exists, nothing else may access the memory: no command that uses it may be
+    /// running or queued in another queue, and no other `Buffer` of the same `cl_mem` (`Buffer::new`
+    /// is safe), sub-buffer or pointer of CL_MEM_USE_HOST_PTR may be used.
     ///
     /// # Errors
     /// DTL_ERROR_OPENCL with the code of clEnqueueMapBuffer: for example the buffer was created with
-    /// CL_MEM_HOST_NO_ACCESS. DTL_ERROR_INVALID_ARGUMENT: the buffer's memory is not aligned for its
-    /// elements.
-    pub fn new(queue: &'a CommandQueue, buffer: &'a mut Buffer<T>) -> Result<Mapped<'a, T>> {
+    /// CL_MEM_HOST_NO_ACCESS. DTL_ERROR_INVALID_ARGUMENT: the queue is not in order, or the buffer's
+    /// memory is not aligned for its elements.
+    pub unsafe fn new(queue: &'a CommandQueue, buffer: &'a mut Buffer<T>) -> Result<Mapped<'a, T>> {
         const CALL: &str = "clEnqueueMapBuffer";
+        let properties = queue.properties();
+        let properties = properties.map_err(|error| failed("clGetCommandQueueInfo", error))?;
+        if properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0 {
+            let text = "the queue is out of order, so earlier commands may still use the buffer: \
+                        map it in a queue without CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE";
+            return Err(Error::argument(CALL, text.to_owned()));
+        }
         let size = buffer.size().map_err(|error| failed("clGetMemObjectInfo", error))?;
         let (flags, mut at) = (CL_MAP_READ | CL_MAP_WRITE, ptr::null_mut());
         // SAFETY: the range is the whole buffer, and the call returns when it is mapped.
@@ -149,7 +162,8 @@ impl<T> Deref for Mapped<'_, T> {
 
 impl<T> DerefMut for Mapped<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: mapped memory of `count` elements; the buffer is borrowed exclusively.
+        // SAFETY: mapped memory of `count` elements that nothing else accesses, by the promise of
+        // `new`.
         unsafe { slice::from_raw_parts_mut(self.at, self.count) }
     }
 }

@@ -39,6 +39,8 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut number = |otherwise| arguments.next().map_or(otherwise, |text| text.parse().unwrap());
     let (cases, seed): (u64, u64) = (number(300), number(1));
+    let error = Comm::from_mpi(&SimpleCommunicator::world()).expect_err("MPI is not initialized");
+    assert_eq!(error.status, sys::DTL_ERROR_INVALID_STATE, "{error}");
     let (universe, _) = mpi::initialize_with_threading(Threading::Multiple).expect("MPI_Init");
     let all = open(universe.world());
     // The same ranks in the other order, and halves.
