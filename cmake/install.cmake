@@ -50,6 +50,14 @@ install(FILES "${dtl_generated}/dtlConfig.cmake" "${dtl_generated}/dtlConfigVers
               "${CMAKE_CURRENT_SOURCE_DIR}/cmake/dtl_backend_register.c.in"
               "${CMAKE_CURRENT_SOURCE_DIR}/cmake/dtl_backend_register.h.in"
         DESTINATION "${dtl_cmake_dir}")
+# For Environment Modules and Lmod. Paths inside the prefix only, because the file finds the prefix from its own place.
+if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" AND NOT IS_ABSOLUTE "${CMAKE_INSTALL_DATADIR}")
+  set(dtl_modulefiles "${CMAKE_INSTALL_DATADIR}/modulefiles/dtl")
+  file(RELATIVE_PATH dtl_module_up "/p/${dtl_modulefiles}" "/p")
+  string(REGEX REPLACE "/$" "" dtl_module_up "${dtl_module_up}")
+  configure_file(cmake/modulefile.in "${dtl_generated}/modulefile" @ONLY)
+  install(FILES "${dtl_generated}/modulefile" DESTINATION "${dtl_modulefiles}" RENAME "${PROJECT_VERSION}")
+endif()
 install(FILES "${dtl_generated}/libdtl.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 install(FILES LICENSE-MIT LICENSE-APACHE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

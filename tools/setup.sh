@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 build_packages=(gcc:gcc ld:binutils cmake:cmake make:make curl:curl)
 test_packages=(g++:g++ gfortran:gfortran patch:patch clang:clang pkg-config:pkg-config mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin
                mpicc.mpich:libmpich-dev mpirun.mpich:mpich unshare:util-linux valgrind:valgrind ip:iproute2
-               ucx_perftest:ucx-utils python3-config:python3-dev)
+               ucx_perftest:ucx-utils python3-config:python3-dev modulecmd:environment-modules)
 # Not programs: a file of each tells.
 test_files=(/etc/OpenCL/vendors/pocl.icd:pocl-opencl-icd /usr/include/CL/cl.h:opencl-c-headers
             /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/dlpack/dlpack.h:libdlpack-dev

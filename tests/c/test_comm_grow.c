@@ -244,8 +244,8 @@ static void arguments(void) {
     CHECK(unsetenv("DTL_LAUNCHER") == 0);
     CHECK_STATUS(dtl_comm_grow(comm, 1, 0, &grown), DTL_ERROR_NOT_SUPPORTED);
     if (me == 0) CHECK_TEXT("dtlrun");
-    /* The revocation must not end the call above on rank 1. */
-    if (me == 1) CHECK_OK(dtl_comm_send(comm, NULL, 0, DTL_DTYPE_UINT8, 0, 1));
+    /* The revocation must not end the call above on rank 1, nor the receive on rank 0. */
+    if (me == 1) CHECK_OK(dtl_comm_ssend(comm, NULL, 0, DTL_DTYPE_UINT8, 0, 1));
     if (me == 0) CHECK_OK(dtl_comm_recv(comm, NULL, 0, DTL_DTYPE_UINT8, 1, 1, NULL));
     CHECK_OK(dtl_comm_revoke(comm));
     CHECK_STATUS(dtl_comm_grow(comm, 1, 0, &grown), DTL_ERROR_REVOKED);

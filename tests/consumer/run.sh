@@ -77,6 +77,21 @@ else
     skip pkg-config "pkg-config is not installed"
 fi
 
+# The module file, from the prefix that was moved: compiler, pkg-config and programs find everything, and unloading
+# leaves nothing.
+if command -v modulecmd >/dev/null; then
+    { ( export MODULEPATH=$prefix/share/modulefiles LOADEDMODULES= _LMFILES_=
+        unset dtl_ROOT LD_LIBRARY_PATH PKG_CONFIG_PATH
+        before=$(env | grep -vE '^(_|LOADEDMODULES|_LMFILES_|__MODULES.*)=' | sort)
+        eval "$(modulecmd bash load dtl)" && [ "$dtl_ROOT" = "$prefix" ] && [ "$(command -v dtlrun)" = "$prefix/bin/dtlrun" ] &&
+            cc "$here/consumer.c" -o "$work/with-module" -ldtl && "$work/with-module" && pkg-config --exists libdtl &&
+            eval "$(modulecmd bash unload dtl)" &&
+            diff <(echo "$before") <(env | grep -vE '^(_|LOADEDMODULES|_LMFILES_|__MODULES.*)=' | sort) ); } >"$log" 2>&1
+    report module $?
+else
+    skip module "no modulecmd (environment-modules)"
+fi
+
 libdir=$(dirname "$(find "$prefix" -name libdtl.so)")
 LD_LIBRARY_PATH=$libdir "$prefix/bin/dtl-info" >"$log" 2>&1
 report dtl-info $?
