@@ -103,6 +103,23 @@ fn header_and_library_have_the_same_functions() {
     assert!(missing.is_empty(), "in a header but not exported (run `./run header`): {missing:?}");
 }
 
+/// Relocations are resolved and made read-only before the library runs, no memory is both writable
+/// and executable, and no code is changed by the loader.
+#[test]
+fn the_library_is_hardened() {
+    let library = library();
+    let headers = output("readelf", &["-dlW", library.to_str().unwrap()]);
+    let segments = |name: &str| -> Vec<&str> {
+        headers.lines().filter(|line| line.trim_start().starts_with(name)).collect()
+    };
+    assert_eq!(segments("GNU_RELRO").len(), 1, "{headers}");
+    assert!(headers.contains("BIND_NOW"), "{headers}");
+    assert!(!headers.contains("TEXTREL"), "{headers}");
+    let stack = segments("GNU_STACK");
+    assert!(stack.len() == 1 && !stack[0].contains('E'), "{headers}");
+    assert!(segments("LOAD").iter().all(|line| !line.contains(" RWE ")), "{headers}");
+}
+
 #[test]
 fn symbols_are_frozen() {
     let frozen = std::fs::read_to_string(root().join("tests/dtl.symbols")).unwrap();
