@@ -87,7 +87,7 @@ export PATH=$build/bin:$PATH
 step ctest emulated ctest --test-dir "$build" -j "$(nproc)" -L check --output-on-failure \
     -E "tests/c/($(left_out | paste -sd'|'))\\."
 # kit NAME ARGUMENT…
-kit() { step "kit-$1" emulated "$build/stage/bin/dtl-ctk" run "${@:2}"; }
+kit() { step "kit-$1" emulated "$build/stage/bin/dtl-ctk" run --timeout 120s "${@:2}"; }
 kit abi --component abi
 kit null --backend null
 kit host --backend host --component device,memory,transfer,exec --expect tests/full/aarch64.toml
