@@ -70,7 +70,7 @@ fn slices_are_copied_from_and_to_memory_of_the_library() {
     memory.read(4, &mut DeviceSliceMut::new(&mut slice).unwrap()).unwrap();
     assert_eq!(queue.clone_dtoh(&slice).unwrap(), [7, 0, 9]);
     let error = memory.write(60, &DeviceSlice::new(&slice).unwrap()).unwrap_err();
-    assert_eq!(error.status, sys::DTL_ERROR_INVALID_ARGUMENT, "{error}");
+    assert_eq!(error.status, sys::DTL_ERROR_OUT_OF_BOUNDS, "{error}");
 }
 
 #[test]
@@ -111,5 +111,5 @@ fn device_memory_is_exported_as_a_dma_buf() {
     assert_eq!(exported.offset % 4, 100 % 4);
     assert!(exported.fd.try_clone().is_ok());
     let error = memory.export_dmabuf(1 << 16, 1).unwrap_err();
-    assert_eq!(error.status, sys::DTL_ERROR_INVALID_ARGUMENT, "{error}");
+    assert_eq!(error.status, sys::DTL_ERROR_OUT_OF_BOUNDS, "{error}");
 }
