@@ -86,13 +86,15 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
         Ok(())
     }
 
-    fn stream_unwrap(&self, stream: Token) {
-        let stream = from_token::<D>(stream);
+    fn stream_unwrap(&self, stream: Token, is_native_valid: bool) {
         // If the wrapped native stream belongs to a stream of the library, that stream remains in
         // use.
-        if stream.queue.is_wrapped() {
-            // The native stream's owner may have destroyed it by now.
-            stream.end();
+        let is_wrapped = stream_of::<D>(stream).queue.is_wrapped();
+        match (is_native_valid, is_wrapped) {
+            (true, true) => stream_of::<D>(stream).settle(),
+            (true, false) => {}
+            (false, true) => from_token::<D>(stream).end(),
+            (false, false) => drop(from_token::<D>(stream)),
         }
     }
 

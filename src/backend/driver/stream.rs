@@ -219,11 +219,16 @@ impl<D: Driver> Stream<D> {
     /// Waits for the queued work (unless called on the stream's callback thread), and then ends the
     /// stream.
     pub fn close(&self) {
+        self.settle();
+        self.end();
+    }
+
+    /// Waits for the queued work, unless called on the stream's callback thread.
+    pub fn settle(&self) {
         if !self.is_own_thread() {
             // No caller remains to receive a failure.
             let _ = self.synchronize();
         }
-        self.end();
     }
 
     /// Ends the callback thread of a stream whose work is complete. Does not use the native stream.

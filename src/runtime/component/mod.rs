@@ -185,9 +185,10 @@ pub trait Exec: Send + Sync {
     }
     /// Destroys a stream. Called only if the backend has [`ExecGroups::streams`].
     fn stream_destroy(&self, stream: Token) -> Result<()>;
-    /// Releases a wrapped stream, whose queued work may still run. Called only if the backend has
-    /// [`ExecGroups::streams`].
-    fn stream_unwrap(&self, _stream: Token) {}
+    /// Releases a wrapped stream in two steps. With `is_native_valid`, the handle has been
+    /// destroyed: this is the last use of the native stream. Without it, the last call that uses
+    /// the stream has returned. Called only if the backend has [`ExecGroups::streams`].
+    fn stream_unwrap(&self, _stream: Token, _is_native_valid: bool) {}
     /// Waits until all work in the stream is complete. Called only if the backend has
     /// [`ExecGroups::streams`].
     fn stream_synchronize(&self, stream: Token) -> Result<()>;

@@ -468,7 +468,10 @@ impl Stream {
             // The destruction of a backend's stream waits for its work, but happens only when the
             // last call that uses the stream has returned, or later, if another thread is in the
             // library. The owner of a wrapped native stream may destroy that stream before.
-            StreamImpl::Backend(foreign) if !foreign.owned || Arc::strong_count(self) > 1 => {
+            StreamImpl::Backend(foreign) if !foreign.owned => {
+                let _ = exec_of(&self.backend).map(|exec| exec.stream_unwrap(foreign.token, true));
+            }
+            StreamImpl::Backend(foreign) if Arc::strong_count(self) > 1 => {
                 // An unreported failure is dropped: the handle is destroyed, so no call can return
                 // the failure.
                 let _ =
@@ -491,7 +494,7 @@ impl Drop for Stream {
         if foreign.owned {
             log::failure("destroying a stream", exec.stream_destroy(foreign.token));
         } else {
-            exec.stream_unwrap(foreign.token);
+            exec.stream_unwrap(foreign.token, false);
         }
     }
 }
