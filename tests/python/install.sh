@@ -27,7 +27,7 @@ root=$scratch/root
 base=$("$python" -c 'import sys; print(sys.base_prefix)')
 library=$("$python" -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 program=$(readlink -f "$python")
-mkdir -p "$root"/{proc,dev,tmp,work,etc} "$root$base/bin"
+mkdir -p "$root"/{proc,dev,tmp,job,etc} "$root$base/bin"
 cp "$program" "$root$base/bin/python3"
 mkdir -p "$root$library"
 tar -C "$library" --exclude=test --exclude=__pycache__ --exclude='config-*' -cf - . | tar -C "$root$library" -xf -
@@ -41,7 +41,7 @@ done
 libc=$(ldd "$program" | awk '$1 == "libc.so.6" { print $3 }')
 for name in libpthread.so.0 libdl.so.2 librt.so.1; do cp -L "$(dirname "$libc")/$name" "$root$(dirname "$libc")"; done
 mv "$scratch/wheels" "$root/wheels"
-cat >"$root/work/program.py" <<'END'
+cat >"$root/job/program.py" <<'END'
 import array, shutil
 import dtl
 assert shutil.which("cc") is None and shutil.which("gcc") is None, "there is a compiler"
@@ -59,7 +59,7 @@ chroot=$(command -v chroot)
 inside "$1" "$2/bin/python3" -m venv /env
 inside "$1" /env/bin/pip install -q --disable-pip-version-check --no-index --find-links /wheels libdtl
 inside "$1" /env/bin/python -m dtl --version
-inside "$1" /env/bin/dtlrun -n 2 /env/bin/python /work/program.py
+inside "$1" /env/bin/dtlrun -n 2 /env/bin/python /job/program.py
 END
 unshare -rm bash "$scratch/inside.sh" "$root" "$base" | tee "$scratch/out"
 for rank in 0 1; do grep -qx "rank $rank of 2, kind shm: 3" "$scratch/out"; done

@@ -31,7 +31,8 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs the case of a rank; does nothing if this process was not started as a rank.
+/// Runs the case of a rank; does nothing if this process was not started as a rank. It tests nothing
+/// by itself: the other tests start this program again, with `--ignored worker`, once for each rank.
 #[test]
 #[ignore = "run as a rank by the other tests"]
 fn worker() {
@@ -243,6 +244,8 @@ fn what_was_sent_is_received_when_its_sender_has_left() {
     passes(2, "sent_and_left", &[]);
 }
 
+/// Messages whose sizes do not fit in 32 bits. Not in every run, because two ranks hold 4 GiB each:
+/// `cargo test --test shm -- --ignored more_than_4_gib`.
 #[test]
 #[ignore = "takes 8 GiB of memory"]
 fn more_than_4_gib() {

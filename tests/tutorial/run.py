@@ -193,6 +193,7 @@ def main(build, *pages):
         print(f"skipped: not installed: {line}")
     if not good:
         return 1
+    # For CTest, a page of which a block was left out is a skipped test. The lines above say which, and why.
     return 77 if skipped else 0
 
 

@@ -6701,7 +6701,8 @@ pub unsafe fn dtl_stream_priority_range(
 ///
 /// Blocks until then, unless work of the stream itself makes the call. A failure that no call has
 /// returned is dropped. For DTL_STREAM_NULL and default streams the call has no effect. For a
-/// wrapped stream only the handle is destroyed.
+/// wrapped stream only the handle is destroyed; when the call has returned, the library does not
+/// use the native stream any more.
 ///
 /// Threads: any. Other threads that use the stream get DTL_ERROR_INVALID_HANDLE or
 /// DTL_ERROR_CANCELED.
