@@ -124,6 +124,7 @@ endif()
 
 set(DTL_STAGE "${CMAKE_CURRENT_BINARY_DIR}/stage")
 set(DTL_SHARED_FILE "${DTL_STAGE}/lib/libdtl.so.${PROJECT_VERSION}")
+set(DTL_SYMBOLS_FILE "${DTL_STAGE}/lib/.debug/libdtl.so.${PROJECT_VERSION}.debug")
 set(DTL_STATIC_FILE "${DTL_STAGE}/lib/libdtl.a")
 set(dtl_lib_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-lib")
 set(dtl_bin_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-bin")
@@ -131,11 +132,17 @@ set(dtl_bin_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-bin")
 set(dtl_cargo "${CMAKE_COMMAND}" -E env --unset=MAKEFLAGS --unset=MFLAGS ${dtl_cargo_env} "${DTL_CARGO}")
 file(MAKE_DIRECTORY "${DTL_STAGE}/lib" "${DTL_STAGE}/bin")
 
+# Code that runs once is most of the library. So only small functions are inlined there, and loops of unknown length are
+# not unrolled: a third less. The attribute #[inline] marks the functions of the fast paths (docs/adr/0047-size.md).
+set(dtl_size_flags -Cllvm-args=-inline-threshold=120 -Cllvm-args=-unroll-runtime=false)
+
 # cargo knows best what is up to date, so it is asked each time. One call makes both: they are the same code, optimised once.
 add_custom_target(dtl_shared_build ALL
   COMMAND ${dtl_cargo} rustc --release ${dtl_cargo_flags} --lib --crate-type cdylib,staticlib
-          --target-dir "${dtl_lib_target}"
-  COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${dtl_lib_target}/${dtl_out}release/libdtl.so" "${DTL_SHARED_FILE}"
+          --target-dir "${dtl_lib_target}" -- ${dtl_size_flags}
+  COMMAND "${CMAKE_COMMAND}" "-DINPUT=${dtl_lib_target}/${dtl_out}release/libdtl.so" "-DOUTPUT=${DTL_SHARED_FILE}"
+          "-DSYMBOLS=${DTL_SYMBOLS_FILE}" "-DOBJCOPY=${CMAKE_OBJCOPY}"
+          -P "${CMAKE_CURRENT_SOURCE_DIR}/cmake/split-symbols.cmake"
   COMMAND "${CMAKE_COMMAND}" -E create_symlink "libdtl.so.${PROJECT_VERSION}" "${DTL_STAGE}/lib/${DTL_SONAME}"
   COMMAND "${CMAKE_COMMAND}" -E create_symlink "${DTL_SONAME}" "${DTL_STAGE}/lib/libdtl.so"
   WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"

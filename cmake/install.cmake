@@ -38,6 +38,7 @@ install(FILES include/dtl.h include/dtl_backend.h include/dtl_rdma.h include/dtl
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/include/dtl" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(PROGRAMS "${DTL_SHARED_FILE}" DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(FILES "${DTL_SYMBOLS_FILE}" DESTINATION "${CMAKE_INSTALL_LIBDIR}/.debug")
 install(FILES "${DTL_STAGE}/lib/${DTL_SONAME}" "${DTL_STAGE}/lib/libdtl.so" "${DTL_STATIC_FILE}"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 foreach(program IN LISTS DTL_PROGRAMS)

@@ -28,6 +28,13 @@ impl Error {
         Error(Box::new(Inner { status, text: text.into() }))
     }
 
+    /// Creates an error with the given status code and a formatted error message.
+    #[cold]
+    #[inline(never)]
+    pub fn formatted(status: dtl_status_t, text: fmt::Arguments<'_>) -> Self {
+        Error::new(status, fmt::format(text))
+    }
+
     /// Returns the status code that the C interface reports.
     pub fn status(&self) -> dtl_status_t {
         self.0.status
@@ -85,7 +92,7 @@ impl std::error::Error for Error {}
 macro_rules! failure {
     ($status:ident, $($text:tt)+) => {
         $crate::error::rare(move || {
-            $crate::error::Error::new($crate::abi::status::$status, format!($($text)+))
+            $crate::error::Error::formatted($crate::abi::status::$status, format_args!($($text)+))
         })
     };
 }

@@ -13,6 +13,7 @@ pub(crate) const TEXT_LIMIT: usize = 4096;
 pub(crate) const STRUCT_LIMIT: usize = 4096;
 
 /// Fails if `pointer` is null or misaligned; `name` is the parameter's name in the error message.
+#[inline]
 pub(crate) fn check_pointer<T>(pointer: *const T, name: &str) -> Result<()> {
     if pointer.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL");

@@ -258,7 +258,7 @@ impl KernelCache {
             Some((used, size, entry.path()))
         };
         let mut entries: Vec<_> = entries.flatten().filter_map(entry).collect();
-        entries.sort();
+        entries.sort_unstable();
         let mut total: u64 = entries.iter().map(|(_, size, _)| size).sum();
         for (used, size, path) in entries {
             let is_recent = used.elapsed().is_ok_and(|age| age < RECENT);

@@ -74,6 +74,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 
     /// Returns the queues of `source`, created if necessary; `None` if `source` is out of range.
+    #[inline]
     fn make_queues(&mut self, source: i32) -> Option<&mut Queues<P, U>> {
         self.sources.make(usize::try_from(source).ok()?)
     }

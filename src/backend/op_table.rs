@@ -122,6 +122,7 @@ pub enum Operation<S, R, U> {
 
 impl<S, R, U> Operations<Operation<S, R, U>> {
     /// Completes an operation.
+    #[inline]
     pub fn finish(&mut self, id: OpId, done: Completion) {
         if let Some(operation) = self.get_mut(id) {
             *operation = Operation::Done(done);

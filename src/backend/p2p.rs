@@ -294,6 +294,7 @@ pub(crate) trait P2pEngine: P2pLink {
         self.list(dest);
     }
 
+    #[inline]
     fn list(&mut self, rank: usize) {
         if let Some(queue) = self.send_queue(rank).filter(|queue| !queue.is_listed) {
             queue.is_listed = true;
@@ -371,6 +372,7 @@ pub(crate) trait P2pEngine: P2pLink {
     }
 
     /// Copies a complete message to the buffer of receive `id`, and completes the receive.
+    #[inline]
     fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
         let is_own = source == self.ranks().0;
         let Some(operation) = self.operations().get_mut(id) else { return };

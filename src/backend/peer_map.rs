@@ -38,6 +38,7 @@ impl<T: Default> PeerMap<T> {
     }
 
     /// Returns the value of `rank`, creating it if necessary; `None` if `rank` is out of range.
+    #[inline]
     pub fn make(&mut self, rank: usize) -> Option<&mut T> {
         if *self.places.get(rank)? == 0 {
             self.add(rank);

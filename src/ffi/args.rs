@@ -18,6 +18,7 @@ pub(super) struct Out<T>(*mut T);
 impl<T> Out<T> {
     /// Checks that `pointer` is neither null nor misaligned. `name` is the parameter's name for the
     /// error text.
+    #[inline]
     pub(super) fn new(pointer: *mut T, name: &str) -> Result<Self> {
         check_pointer(pointer, name)?;
         Ok(Out(pointer))
@@ -278,6 +279,7 @@ pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
 ///
 /// # Safety
 /// `size` bytes at `pointer` must stay valid until the operation that receives the region ends.
+#[inline]
 pub(super) unsafe fn region(pointer: *const c_void, size: u64, name: &str) -> Result<Region> {
     check_place(pointer, name)?;
     if size == 0 {

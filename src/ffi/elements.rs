@@ -15,6 +15,7 @@ use std::ffi::c_void;
 ///
 /// # Safety
 /// The caller must keep the elements valid until the operation that receives the region has ended.
+#[inline]
 pub(crate) unsafe fn elements(
     pointer: *const c_void,
     count: u64,
@@ -34,6 +35,7 @@ pub(crate) unsafe fn elements(
 ///
 /// # Safety
 /// The caller must keep the elements valid until the operation that receives the region has ended.
+#[inline]
 unsafe fn fast_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
     let beyond = pointer.addr().wrapping_sub(1) >> 62 | count.wrapping_sub(1) as usize >> 32;
     let size = hints::usual(dtype_size(dtype))?;
@@ -46,6 +48,7 @@ unsafe fn fast_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) 
 ///
 /// # Safety
 /// The caller must keep the elements valid until the operation that receives the region has ended.
+#[inline]
 pub(crate) unsafe fn fast_data(
     pointer: *const c_void,
     count: u64,

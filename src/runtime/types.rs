@@ -74,6 +74,7 @@ impl Reduction {
     }
 
     /// Computes `right = left op right`, element by element; does not change `left`.
+    #[inline]
     pub fn apply_to_right(&self, left: Region, right: Region) {
         match self.fold {
             Fold::Builtin(kernel) => kernel(right, left, right),
@@ -103,6 +104,7 @@ impl std::fmt::Debug for Reduction {
 
 /// Returns the [`Reduction`] of a built-in dtype and a built-in operation. Returns `None` if either
 /// is not built in, or if the operation does not support the dtype.
+#[inline]
 pub fn builtin(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Reduction> {
     let (element, fold) =
         (elements::dtype_size(dtype)?, Fold::Builtin(elements::kernel(dtype, op)?));

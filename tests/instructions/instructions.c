@@ -372,6 +372,19 @@ ROW(win_accumulate_8)
     }
 }
 
+/* 256 elements, whose operation must be part of the loop. */
+static void accumulate_256(dtl_dtype_t dtype, dtl_reduce_op_t op)
+{
+    static const int32_t from[256] = {1};
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_win_accumulate(win, from, 256, dtype, 0, 0, op));
+        DTL_CHECK(dtl_win_flush_local(win, 0));
+    }
+}
+
+ROW(win_accumulate_int32) { accumulate_256(DTL_DTYPE_INT32, DTL_OP_SUM); }
+ROW(win_accumulate_half) { accumulate_256(DTL_DTYPE_FLOAT16, DTL_OP_SUM); }
+
 static dtl_dispatcher_t handlers, asking;
 static dtl_dispatch_query_t wanted = DTL_DISPATCH_QUERY_INIT;
 
@@ -616,12 +629,14 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2000; i++) {
         DTL_CHECK(dtl_comm_destroy(others[i]));
     }
-    DTL_CHECK(dtl_win_allocate(DTL_COMM_SELF, 64, 8, &base, &win));
+    DTL_CHECK(dtl_win_allocate(DTL_COMM_SELF, 1024, 8, &base, &win));
     DTL_CHECK(dtl_win_lock(win, DTL_LOCK_SHARED, 0));
     warm_win_counter(), row_win_counter();
     warm_win_put_8(), row_win_put_8();
     warm_win_get_8(), row_win_get_8();
     warm_win_accumulate_8(), row_win_accumulate_8();
+    warm_win_accumulate_int32(), row_win_accumulate_int32();
+    warm_win_accumulate_half(), row_win_accumulate_half();
     DTL_CHECK(dtl_win_unlock(win, 0));
     DTL_CHECK(dtl_win_destroy(win));
 

@@ -86,7 +86,7 @@ pub(super) fn other_users(job_id: &JobId) -> String {
         (rest.starts_with(&of_job) && uid != own).then(|| uid.to_owned())
     };
     let mut users: Vec<String> = unix_socket::abstract_names().iter().filter_map(user_of).collect();
-    users.sort();
+    users.sort_unstable();
     users.dedup();
     if users.is_empty() {
         return String::new();

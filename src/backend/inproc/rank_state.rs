@@ -72,6 +72,7 @@ impl RankSlot {
         self.finish_locked(&mut self.state.lock(), id, done);
     }
 
+    #[inline]
     pub(super) fn finish_locked(&self, state: &mut RankState, id: OpId, done: Completion) {
         state.operations.finish(id, done);
         self.wake(state);

@@ -249,6 +249,7 @@ impl InprocTransport {
         Ok(())
     }
 
+    #[inline]
     fn named(&self, select: Selector) -> Result<Option<&RankSlot>> {
         if select.source == DTL_ANY_SOURCE {
             Ok(None)

@@ -39,6 +39,7 @@ pub(super) fn recv(mpi: &Mpi, from: Envelope, data: Region, status: &mut Status)
 }
 
 /// Starts a send. `data` must stay valid until the send completes. Requires an `MpiGuard`.
+#[inline]
 pub(super) fn start_send(mpi: &Mpi, to: Envelope, data: Region, mode: SendMode) -> Result<Handle> {
     if data.len() > LARGE {
         return start_large_send(mpi, to, data, mode);
@@ -76,6 +77,7 @@ fn start_large_send(mpi: &Mpi, to: Envelope, data: Region, mode: SendMode) -> Re
 }
 
 /// Starts a receive. `data` must stay valid until the receive completes. Requires an `MpiGuard`.
+#[inline]
 pub(super) fn start_recv(mpi: &Mpi, from: Envelope, data: Region) -> Result<Handle> {
     if data.len() > LARGE {
         return start_large_recv(mpi, from, data);

@@ -238,6 +238,7 @@ impl Engine {
         }
     }
 
+    #[inline]
     pub(super) fn check_working(&self) -> Result<()> {
         let Some(status) = self.broken else { return Ok(()) };
         let reason = self.reason.as_deref().unwrap_or("it gives no reason");
@@ -307,6 +308,7 @@ impl P2pLink for Engine {
         (&mut self.operations, &mut self.matcher)
     }
 
+    #[inline]
     fn send_queue(&mut self, rank: usize) -> Option<&mut SendQueue<Control>> {
         let link = self.links.make(rank).filter(|link| !link.is_dead);
         link.map(|link| &mut link.queue)
@@ -322,6 +324,7 @@ impl P2pLink for Engine {
 
     /// If this thread may not call the wire, this fails before a receive is posted for which the
     /// thread could not wait.
+    #[inline]
     fn prepare(&mut self) -> Result<()> {
         self.progress()?;
         self.check_working()

@@ -205,6 +205,7 @@ fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info
 }
 
 /// Writes receive information if the caller wants it.
+#[inline]
 pub(crate) fn put_info(out_info: *mut dtl_recv_info_t, done: &Completion) -> Result<()> {
     if !out_info.is_null() {
         hints::rarely();

@@ -329,6 +329,7 @@ pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {
 ///
 /// # Safety
 /// `requests` is null or has `count` handles that nothing else accesses during `'a`.
+#[inline]
 unsafe fn array<'a>(count: u64, requests: *mut dtl_request_t) -> Result<&'a mut [dtl_request_t]> {
     if count > 1 << 20 {
         return fail!(DTL_ERROR_LIMIT, "count {count}: at most {} requests exist", 1 << 20);

@@ -86,6 +86,7 @@ fn check_key(key: &dtl_dispatch_key_t) -> Result<()> {
     Ok(())
 }
 
+#[inline]
 pub(crate) fn check_operation(operation: dtl_enum_word_t) -> Result<()> {
     if operation == DTL_DISPATCH_ANY {
         return fail!(
@@ -96,6 +97,7 @@ pub(crate) fn check_operation(operation: dtl_enum_word_t) -> Result<()> {
     check_word("operation", operation)
 }
 
+#[inline]
 pub(crate) fn check_slots(slots: bitmap_index::Slots) -> Result<()> {
     let named = ["source", "destination", "schedule"].into_iter().zip(slots);
     let mut named = named.filter(|(_, word)| *word != DTL_DISPATCH_ANY);

@@ -10,6 +10,7 @@ use crate::runtime::exec::event::Event;
 use crate::runtime::exec::handles;
 use crate::sys::handles::epoch::Guard;
 
+#[inline]
 fn find(inside: &Guard, event: dtl_event_t) -> Result<&Event> {
     handles::find(inside, event.id)
 }

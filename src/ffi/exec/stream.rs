@@ -17,6 +17,7 @@ use crate::sys::sync::wait::Deadline;
 use std::ffi::c_void;
 use std::sync::Arc;
 
+#[inline]
 pub(crate) fn find(inside: &Guard, stream: dtl_stream_t) -> Result<&Stream> {
     let id = if stream.id != 0 { stream.id } else { handles::current_default()? };
     handles::find(inside, id)

@@ -68,6 +68,7 @@ pub enum LockWord {
 impl BiasedTryLock {
     /// Tries to acquire the lock for the calling thread, whose `epoch::thread_mark` is `mark`.
     /// Returns `None` if the lock is in use, perhaps by an enclosing call in this thread.
+    #[inline]
     pub fn try_take(&self, mark: usize) -> Option<LockWord> {
         if self.first.load(Ordering::Relaxed) == mark && !self.first_has.load(Ordering::Relaxed) {
             self.first_has.store(true, Ordering::Relaxed);

@@ -35,6 +35,7 @@ fn unknown(handle: dtl_comm_t) -> Error {
 
 /// Returns the communicator with the given handle, borrowed for the lifetime of the guard `inside`.
 /// A predefined communicator is opened at its first use.
+#[inline]
 pub fn get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
     TABLE.get(inside, handle.id).map_or_else(|| open_and_get(inside, handle), Ok)
 }

@@ -35,6 +35,7 @@ pub fn visit(visit: Visit, handle: dtl_comm_t) -> Option<EpochRef<Comm>> {
 /// Fast path: returns the communicator with the given handle, for a call that will wait. Returns
 /// `None` if the call must use the general path (`comm_handles::hold`), for example because an
 /// outer call on this thread also waits.
+#[inline]
 pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
     TABLE.visit(visit, handle.id)?.into_hazard()
 }

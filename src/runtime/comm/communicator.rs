@@ -204,6 +204,7 @@ impl Comm {
     }
 
     /// Returns the deadline of a blocking call that starts now.
+    #[inline]
     pub(super) fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout_ns)
     }
@@ -235,6 +236,7 @@ impl Comm {
         super::shared_transport::match_bits(self.context, class, tag)
     }
 
+    #[inline]
     pub(super) fn selector(&self, class: Class, source: i32, tag: i32) -> Selector {
         // DTL_ANY_SOURCE is no member, so `to_world` returns it unchanged.
         let ignore = if tag == DTL_ANY_TAG { super::shared_transport::TAG_BITS } else { 0 };
@@ -332,6 +334,7 @@ impl Comm {
     /// Fails with BUSY if the current call is made from a user callback that a collective on this
     /// communicator has called. That collective cannot continue before the callback returns, so the
     /// call would disturb the collective or deadlock.
+    #[inline]
     pub(super) fn check_outside(&self, name: &str) -> Result<()> {
         if self.in_collective.is_of(epoch::thread_mark()) {
             return fail!(
@@ -343,6 +346,7 @@ impl Comm {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn check_peer(&self, name: &str, rank: i32, any: bool) -> Result<()> {
         if (0..self.size).contains(&rank)
             || rank == DTL_PROC_NULL

@@ -101,6 +101,7 @@ impl OpDesc {
 
     /// Returns an 8-bit hash that very likely differs between collectives that do not match. The
     /// hash is part of the message tags, so messages of mismatched collectives almost never match.
+    #[inline]
     pub(crate) fn signature(&self) -> u8 {
         let (dtype, op) = self.portable_types();
         let parts = [self.kind as u32, dtype as u32, op as u32, self.peer as u32];

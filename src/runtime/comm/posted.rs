@@ -88,6 +88,7 @@ impl Posted {
 
     /// Returns the contents of the memory as 64-bit words; an empty list while an operation is in
     /// flight.
+    #[inline]
     pub(crate) fn words(&self) -> Vec<u64> {
         if self.is_over() { self.memory.words() } else { Vec::new() }
     }

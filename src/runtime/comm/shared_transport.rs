@@ -166,6 +166,7 @@ impl SharedTransport {
     /// Returns a context that no communicator on this transport has had before. Contexts that
     /// different ranks allocate never collide, because each is congruent to its allocating rank
     /// plus 1, modulo the number of ranks.
+    #[inline]
     pub(crate) fn new_context(&self) -> Result<u32> {
         let (rank, size) =
             (self.transport.rank().unsigned_abs(), self.transport.size().unsigned_abs());

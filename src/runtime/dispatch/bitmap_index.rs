@@ -126,6 +126,7 @@ impl<V: Copy> Map<V> {
 
     /// Looks up a word. Returns `Ok` with the value of the word, `Err` with the value for all words
     /// that are not in the table, or `None` for a table without cells.
+    #[inline]
     fn find(&self, word: dtl_enum_word_t) -> Option<Result<V, V>> {
         let mut at = self.begin(word);
         loop {

@@ -180,11 +180,13 @@ pub fn destroy(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<()> {
 }
 
 /// Returns a dispatcher, borrowed for the duration of a call; `None` if the handle is invalid.
+#[inline]
 pub fn find_quickly(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Option<&Dispatcher> {
     DISPATCHERS.get(inside, dispatcher.id)
 }
 
 /// Returns a dispatcher, borrowed for the duration of a call. Fails if the handle is invalid.
+#[inline]
 pub fn find(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<&Dispatcher> {
     find_quickly(inside, dispatcher).ok_or_else(|| invalid_handle("dispatcher", TAG, dispatcher.id))
 }

@@ -266,6 +266,7 @@ impl Tables {
     }
 
     /// Returns the handlers of an operation; `None` if the operation has no handlers.
+    #[inline]
     pub fn of(&self, operation: dtl_enum_word_t) -> Option<&OperationHandlers> {
         self.operations.get(self.places.get(operation)? as usize)
     }

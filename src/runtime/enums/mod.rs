@@ -283,6 +283,7 @@ fn kept(text: &str) -> Result<(&'static CStr, &'static str)> {
 
 /// Returns the member that an enumeration word denotes or, for an instance, the member that is its
 /// template. Does not check that the instance exists.
+#[inline]
 fn member(word: dtl_enum_word_t) -> Option<&'static Member> {
     let enumeration = all().by_number.get((word >> 48) as usize)?;
     enumeration.by_value.get(value_of(word) as usize).copied()

@@ -69,7 +69,7 @@ impl Tree<'_> {
                 cores.push((package, die, core));
             }
         }
-        cores.sort();
+        cores.sort_unstable();
         cores.dedup();
         told.cores = count(cores.len());
         cores.dedup_by(|a, b| a.0 == b.0);

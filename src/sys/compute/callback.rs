@@ -239,6 +239,7 @@ impl ForeignTester {
     /// Tests an operation. If it has not completed and `is_patient` returns true, repeats the test
     /// for a few microseconds. The sender and the receiver of a large message execute the steps of
     /// its transfer alternately, so late detection of a step delays the whole transfer.
+    #[inline]
     pub fn test(
         &self,
         word: u64,

@@ -501,26 +501,28 @@ impl Drop for Blocking {
 /// Runs `free` after every thread that may use the object has left the epoch or cleared its hazard
 /// pointer. The object must already be unlinked, so that no new user finds it.
 pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
-    heavy_fence();
     let object = object.addr();
-    let users: Vec<_> = RECORDS
+    let users = users_of(object);
+    if users.is_empty() {
+        return free();
+    }
+    LIMBO.lock().push(Waiting { object, users, free: Box::new(free) });
+    ERRANDS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Returns the threads that may use an unlinked object, with their entries into the epoch.
+fn users_of(object: usize) -> Vec<(&'static ThreadRecord, u64)> {
+    heavy_fence();
+    RECORDS
         .lock()
         .iter()
         .filter_map(|&record| {
-            let seq = record.seq.load(Ordering::Acquire);
             // The destroying call itself is one entry of its own thread and holds no reference.
             let own_call = ptr::eq(record, mine()) && record.nested.load(Ordering::Relaxed) == 0;
-            let seq = if own_call { 0 } else { seq };
+            let seq = if own_call { 0 } else { record.seq.load(Ordering::Acquire) };
             uses(record, seq, object).then_some((record, seq))
         })
-        .collect();
-    if users.is_empty() {
-        free();
-        return;
-    }
-    let mut limbo = LIMBO.lock();
-    limbo.push(Waiting { object, users, free: Box::new(free) });
-    ERRANDS.fetch_add(1, Ordering::Relaxed);
+        .collect()
 }
 
 /// Frees the retired objects that no thread uses any more.
@@ -533,9 +535,7 @@ pub fn collect() {
     *limbo = waiting;
     ERRANDS.fetch_sub(ready.len(), Ordering::Relaxed);
     drop(limbo);
-    for waiting in ready {
-        (waiting.free)();
-    }
+    ready.into_iter().for_each(|waiting| (waiting.free)());
 }
 
 /// Waits until all other threads that are inside the epoch at the time of the call have left it,

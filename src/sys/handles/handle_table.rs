@@ -34,6 +34,7 @@ use crate::hints;
 use crate::sys::handles::epoch::{self, Blocking, CallbackGuard, Guard, HazardPointer, Visit};
 use crate::sys::sync::lock::Mutex;
 use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
@@ -48,21 +49,27 @@ const CHUNK: usize = sync::size(1 << CHUNK_BITS, 3);
 /// is passed.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
 
-pub(super) struct HandleSlot<T> {
+pub(super) struct HandleSlot {
     /// Handle of the object or, while there is no object, the last handle of the slot with the bit
     /// `ELSEWHERE` inverted.
     word: AtomicU64,
     /// Pointer from `Arc::into_raw`; null if there is no object.
-    object: AtomicPtr<T>,
+    object: AtomicPtr<()>,
 }
 
-impl<T> HandleSlot<T> {
+impl HandleSlot {
     /// Returns the object if the slot's word equals `handle`; see [`HandleTable::get`].
     #[inline]
-    pub(super) fn object_of(&self, handle: u64) -> Option<*const T> {
+    pub(super) fn object_of(&self, handle: u64) -> Option<*const ()> {
         let object = self.object.load(Ordering::Acquire).cast_const();
         hints::usually(self.word.load(Ordering::Relaxed) == handle && !object.is_null())
             .then_some(object)
+    }
+
+    /// Stores an object and its handle. The caller must hold the lock on the free indices.
+    fn put(&self, handle: u64, object: *const ()) {
+        self.object.store(object.cast_mut(), Ordering::Release);
+        self.word.store(handle, Ordering::Release);
     }
 }
 
@@ -83,29 +90,21 @@ impl Default for Free {
     }
 }
 
-/// Table of objects of one type, addressed by handle. A lookup reads only the first cache line of
-/// this struct, unless the table has more than eight chunks. A new table consists of zeros, so it
-/// takes no space in the library's file.
+/// The slots of a table, which do not depend on the type of its objects. A lookup reads only the
+/// first cache line of this struct, unless the table has more than eight chunks. A new table
+/// consists of zeros, so it takes no space in the library's file.
 #[repr(C, align(64))]
-pub struct HandleTable<T> {
+struct Slots {
     /// Chunks of slots. The pointer to a chunk is null until a slot of the chunk is first needed,
     /// and does not change after that.
-    chunks: [AtomicPtr<[HandleSlot<T>; CHUNK]>; CHUNKS],
+    chunks: [AtomicPtr<[HandleSlot; CHUNK]>; CHUNKS],
     /// `None` until the first insertion.
     free: Mutex<Option<Box<Free>>>,
 }
 
-impl<T: Send + Sync + 'static> HandleTable<T> {
-    const_fn! {
-        /// Creates an empty table.
-        #[allow(clippy::new_without_default, reason = "tables are statics")]
-        pub fn new() -> Self {
-            HandleTable { chunks: sync::nulls(), free: Mutex::new(None) }
-        }
-    }
-
+impl Slots {
     #[inline]
-    fn slot(&self, index: usize) -> Option<&HandleSlot<T>> {
+    fn slot(&self, index: usize) -> Option<&HandleSlot> {
         let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
         // SAFETY: null, or a leaked and hence valid chunk.
         hints::usual(unsafe { chunk.as_ref() })?.get(index % CHUNK)
@@ -113,7 +112,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
 
     /// Returns a slot, allocating its chunk if needed. The caller must hold the lock on the free
     /// indices, so that two threads never allocate the same chunk.
-    fn slot_or_grow(&self, index: usize) -> Option<&HandleSlot<T>> {
+    fn slot_or_grow(&self, index: usize) -> Option<&HandleSlot> {
         let place = self.chunks.get(index >> CHUNK_BITS)?;
         if place.load(Ordering::Relaxed).is_null() {
             let first = index >> CHUNK_BITS << CHUNK_BITS;
@@ -121,16 +120,15 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
                 word: AtomicU64::new(encode(0, index, 0) ^ ELSEWHERE),
                 object: AtomicPtr::new(ptr::null_mut()),
             };
-            let slots: Box<[HandleSlot<T>]> = (first..first + CHUNK).map(empty).collect();
-            let slots: Box<[HandleSlot<T>; CHUNK]> = slots.try_into().ok()?;
+            let slots: Box<[HandleSlot]> = (first..first + CHUNK).map(empty).collect();
+            let slots: Box<[HandleSlot; CHUNK]> = slots.try_into().ok()?;
             place.store(Box::into_raw(slots), Ordering::Release);
         }
         self.slot(index)
     }
 
-    /// Inserts an object and returns its handle, or `None` if the table is full. `tag` is the type
-    /// byte of the table's handles (not 0).
-    pub fn insert(&self, tag: u8, object: Arc<T>) -> Option<u64> {
+    /// Inserts a pointer from `Arc::into_raw`; returns its handle, or `None` if the table is full.
+    fn insert(&self, tag: u8, object: *const ()) -> Option<u64> {
         let mut free = self.free.lock();
         let free = free.get_or_insert_default();
         let index = match free.indices.pop() {
@@ -144,24 +142,75 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         let slot = self.slot_or_grow(index)?;
         let generation = (slot.word.load(Ordering::Relaxed) & LAST_GENERATION) + 1;
         let handle = encode(tag, index, generation);
-        slot.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
-        slot.word.store(handle, Ordering::Release);
+        slot.put(handle, object);
+        Some(handle)
+    }
+
+    /// Unlinks an object and returns its pointer, or `None` if the handle is stale.
+    fn unlink(&self, handle: u64) -> Option<*const ()> {
+        let index = index_of(handle);
+        let slot = self.slot(index)?;
+        // Inserting takes this lock, too: a fixed handle can be reopened once its word is cleared.
+        let mut free = self.free.lock();
+        slot.word
+            .compare_exchange(handle, handle ^ ELSEWHERE, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        let object = slot.object.load(Ordering::Acquire).cast_const();
+        slot.object.store(ptr::null_mut(), Ordering::Release);
+        if index >= RESERVED && handle & LAST_GENERATION < LAST_GENERATION {
+            free.get_or_insert_default().indices.push(index); // an exhausted slot retires
+        }
+        Some(object)
+    }
+
+    /// Returns the handles that are live now.
+    fn handles(&self) -> Vec<u64> {
+        let end = self.free.lock().as_ref().map_or(RESERVED, |free| free.next_fresh);
+        (0..end)
+            .filter_map(|index| {
+                let word = self.slot(index)?.word.load(Ordering::Acquire);
+                (index_of(word) == index).then_some(word)
+            })
+            .collect()
+    }
+}
+
+/// Table of objects of one type, addressed by handle.
+pub struct HandleTable<T> {
+    slots: Slots,
+    _owns: PhantomData<Arc<T>>,
+}
+
+impl<T: Send + Sync + 'static> HandleTable<T> {
+    const_fn! {
+        /// Creates an empty table.
+        #[allow(clippy::new_without_default, reason = "tables are statics")]
+        pub fn new() -> Self {
+            let slots = Slots { chunks: sync::nulls(), free: Mutex::new(None) };
+            HandleTable { slots, _owns: PhantomData }
+        }
+    }
+
+    /// Inserts an object and returns its handle, or `None` if the table is full. `tag` is the type
+    /// byte of the table's handles (not 0).
+    pub fn insert(&self, tag: u8, object: Arc<T>) -> Option<u64> {
+        let handle = self.slots.insert(tag, Arc::as_ptr(&object).cast())?;
+        std::mem::forget(object); // the table's
         Some(handle)
     }
 
     /// Inserts an object under a handle that is known beforehand, because it has a reserved index
     /// and generation 0. Returns false if the index is in use or not reserved.
     pub fn put_fixed(&self, tag: u8, index: usize, object: Arc<T>) -> bool {
-        let _one_inserts = self.free.lock();
-        let Some(slot) = self.slot_or_grow(index).filter(|_| index < RESERVED) else {
+        let _one_inserts = self.slots.free.lock();
+        let Some(slot) = self.slots.slot_or_grow(index).filter(|_| index < RESERVED) else {
             return false;
         };
         let handle = encode(tag, index, 0);
         if slot.word.load(Ordering::Relaxed) == handle {
             return false;
         }
-        slot.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
-        slot.word.store(handle, Ordering::Release);
+        slot.put(handle, Arc::into_raw(object).cast());
         true
     }
 
@@ -176,7 +225,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     /// handle may get the preceding object.
     #[inline]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
-        let object = self.slot(index_of(handle))?.object_of(handle)?;
+        let object = self.slots.slot(index_of(handle))?.object_of(handle)?.cast::<T>();
         // SAFETY: null, or an object that was in the slot while this thread was inside its epoch:
         // `remove` does not release it before the guard ends.
         unsafe { object.as_ref() }
@@ -185,8 +234,8 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     /// Returns a reference to the slot that a handle selects. The object may be inserted into the
     /// slot later.
     pub fn slot_ref(&'static self, handle: u64) -> SlotRef<T> {
-        let _one_makes_chunks = self.free.lock();
-        SlotRef(self.slot_or_grow(index_of(handle)))
+        let _one_makes_chunks = self.slots.free.lock();
+        SlotRef(self.slots.slot_or_grow(index_of(handle)), PhantomData)
     }
 
     /// Returns the object that a handle names. The thread remains inside the epoch until the result
@@ -199,13 +248,15 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
 
     /// Returns true if a handle names an object at this moment.
     pub fn is_live(&self, handle: u64) -> bool {
-        self.slot(index_of(handle)).is_some_and(|slot| slot.word.load(Ordering::Acquire) == handle)
+        let slot = self.slots.slot(index_of(handle));
+        slot.is_some_and(|slot| slot.word.load(Ordering::Acquire) == handle)
     }
 
     /// Returns a counted reference to the object. The reference may outlive the guard.
     #[must_use]
+    #[inline]
     pub fn pin(&self, _inside: &Guard, handle: u64) -> Option<Arc<T>> {
-        let object = self.slot(index_of(handle))?.object_of(handle)?;
+        let object = self.slots.slot(index_of(handle))?.object_of(handle)?.cast::<T>();
         // SAFETY: `object` is the very pointer of Arc::into_raw (a pointer made from `get`'s
         // reference must not be used for the counters beside the object), not null, and the table's
         // own counted reference is alive as long as the guard, as in `get`.
@@ -239,36 +290,18 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     /// object has left the epoch. Returns `None` if the handle was already stale.
     #[must_use]
     pub fn remove(&self, inside: &Guard, handle: u64) -> Option<Arc<T>> {
-        let index = index_of(handle);
         let object = self.pin(inside, handle)?;
-        let slot = self.slot(index)?;
-        // Inserting takes this lock, too: a fixed handle can be reopened once its word is cleared.
-        let mut free = self.free.lock();
-        slot.word
-            .compare_exchange(handle, handle ^ ELSEWHERE, Ordering::AcqRel, Ordering::Relaxed)
-            .ok()?;
-        let tables_share = slot.object.load(Ordering::Acquire).cast_const();
+        let tables_share = self.slots.unlink(handle)?.cast::<T>();
         debug_assert!(ptr::eq(tables_share, Arc::as_ptr(&object)));
-        slot.object.store(ptr::null_mut(), Ordering::Release);
-        // SAFETY: the exchange made this call the only one to take the table's reference back.
+        // SAFETY: `unlink` returns the table's reference, which `insert` or `put_fixed` left, once.
         let share = unsafe { Arc::from_raw(tables_share) };
-        if index >= RESERVED && handle & LAST_GENERATION < LAST_GENERATION {
-            free.get_or_insert_default().indices.push(index); // an exhausted slot retires
-        }
-        drop(free);
         epoch::retire(tables_share.cast(), move || drop(share));
         Some(object)
     }
 
     /// Returns the handles that are live now.
     pub fn handles(&self) -> Vec<u64> {
-        let end = self.free.lock().as_ref().map_or(RESERVED, |free| free.next_fresh);
-        (0..end)
-            .filter_map(|index| {
-                let word = self.slot(index)?.word.load(Ordering::Acquire);
-                (index_of(word) == index).then_some(word)
-            })
-            .collect()
+        self.slots.handles()
     }
 
     /// Removes all objects, one at each step of the iterator, and returns them.
@@ -380,7 +413,7 @@ impl<T> Deref for HazardRef<T> {
 
 /// Reference to a slot, for use with the handle of an object that is or was in the slot. Later, the
 /// slot may contain another object, even at the same address.
-pub struct SlotRef<T: 'static>(Option<&'static HandleSlot<T>>);
+pub struct SlotRef<T: 'static>(Option<&'static HandleSlot>, PhantomData<&'static T>);
 
 impl<T> Clone for SlotRef<T> {
     fn clone(&self) -> Self {
@@ -394,7 +427,7 @@ impl<T> SlotRef<T> {
     /// Returns the object, or `None` if `handle` is stale.
     #[inline]
     pub fn get(self, _inside: &Guard, handle: u64) -> Option<&T> {
-        let object = hints::usual(self.0)?.object_of(handle)?;
+        let object = hints::usual(self.0)?.object_of(handle)?.cast::<T>();
         // SAFETY: the pointer was in the slot while this thread was inside the epoch, and `remove`
         // clears it before it releases the object, so the object lives as long as the guard.
         Some(unsafe { &*object })
@@ -405,13 +438,15 @@ impl<T> SlotRef<T> {
 /// once, before it passes the handle on. While they are being set, a thread that obtains the object
 /// without its handle may see only one of the two values.
 pub struct SlotRefCell<T: 'static> {
-    slot: AtomicPtr<HandleSlot<T>>,
+    slot: AtomicPtr<HandleSlot>,
     handle: AtomicU64,
+    _of: PhantomData<&'static T>,
 }
 
 impl<T> Default for SlotRefCell<T> {
     fn default() -> Self {
-        SlotRefCell { slot: AtomicPtr::new(ptr::null_mut()), handle: AtomicU64::new(0) }
+        let slot = AtomicPtr::new(ptr::null_mut());
+        SlotRefCell { slot, handle: AtomicU64::new(0), _of: PhantomData }
     }
 }
 
@@ -426,7 +461,7 @@ impl<T> SlotRefCell<T> {
     /// Returns the reference to the slot; before `set`, a reference to no slot.
     pub fn get(&self) -> SlotRef<T> {
         // SAFETY: null, or a slot of a table that lives forever (`HandleTable::slot_ref`).
-        SlotRef(unsafe { self.slot.load(Ordering::Relaxed).as_ref() })
+        SlotRef(unsafe { self.slot.load(Ordering::Relaxed).as_ref() }, PhantomData)
     }
 
     /// Returns the handle; 0 before `set`.

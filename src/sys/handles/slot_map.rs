@@ -202,6 +202,7 @@ impl<T: Send + 'static> Locked<T> {
 
     /// Removes an object without dropping it. The object must own no resources, and
     /// [`Locked::set_owner`] must not have been called.
+    #[inline]
     pub fn forget(self, own: Option<&SpareSlots>) {
         self.end_by(own, |_| ());
     }

@@ -259,6 +259,7 @@ impl Default for Scratch {
 
 impl Scratch {
     /// Allocates `len` zeroed bytes; `None` if out of memory.
+    #[inline]
     pub fn new(len: usize) -> Option<Self> {
         let scratch = Self::unwritten(len)?;
         scratch.region().fill(0);
@@ -267,12 +268,14 @@ impl Scratch {
 
     /// Allocates `len` bytes that must be written before they are read; `None` if out of memory.
     /// Until the bytes are written, they occupy only address space.
+    #[inline]
     pub fn unwritten(len: usize) -> Option<Self> {
         Some(Scratch { memory: Lines::Whole(room(len)?), len })
     }
 
     /// Allocates a copy of a region, aligned for any type that has the size of the region; `None`
     /// if out of memory.
+    #[inline]
     pub fn copy_of(source: Region) -> Option<Self> {
         let len = source.len();
         // The size of a type is a multiple of its alignment.
@@ -286,6 +289,7 @@ impl Scratch {
     }
 
     /// Allocates a copy of `words`; `None` if out of memory.
+    #[inline]
     pub fn of_words(words: &[u64]) -> Option<Self> {
         // SAFETY: the slice outlives the copy made here, which only reads it.
         Self::copy_of(unsafe { Region::new(words.as_ptr().cast_mut().cast(), size_of_val(words)) })
@@ -293,6 +297,7 @@ impl Scratch {
 
     /// Returns the bytes as 64-bit words. The caller must ensure that no operation uses the memory
     /// any more.
+    #[inline]
     pub fn words(&self) -> Vec<u64> {
         // SAFETY: no code writes it now, by this method's contract; it lives through the call.
         let bytes = unsafe { self.region().as_slice() };
@@ -311,6 +316,7 @@ impl Scratch {
 }
 
 /// Allocates elements for at least `len` bytes; `None` if out of memory.
+#[inline]
 fn room<T>(len: usize) -> Option<Vec<MaybeUninit<T>>> {
     let count = len.div_ceil(size_of::<T>());
     let mut room = Vec::new();

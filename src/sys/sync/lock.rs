@@ -116,6 +116,7 @@ impl<T> Mutex<T> {
     }
 
     /// Waits for the lock and returns its guard.
+    #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

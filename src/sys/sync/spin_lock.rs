@@ -34,6 +34,7 @@ impl<T> SpinLock<T> {
     }
 
     /// Waits for the lock and returns its guard.
+    #[inline]
     pub fn lock(&self) -> SpinGuard<'_, T> {
         match self.try_lock() {
             Some(guard) => guard,

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Returns the time in nanoseconds since the first call to this function in this process.
+#[inline]
 pub fn now_ns() -> u64 {
     static START: AtomicU64 = AtomicU64::new(0);
     let now = node_ns();
@@ -54,6 +55,7 @@ impl Deadline {
     pub const NEVER: Deadline = Deadline(None);
 
     /// Creates a deadline `timeout_ns` nanoseconds from now; `u64::MAX` means never.
+    #[inline]
     pub fn after(timeout_ns: u64) -> Self {
         if timeout_ns == u64::MAX {
             Self::NEVER

@@ -97,7 +97,7 @@ impl Order<'_> {
                 [&b"NVRTC_"[..], b"LIBNVVM_"].iter().any(|one| name.as_bytes().starts_with(one))
             })
             .collect();
-        variables.sort();
+        variables.sort_unstable();
         for (name, value) in variables {
             if name.as_bytes().ends_with(b"_FLAGS") && !value.is_empty() {
                 return None;

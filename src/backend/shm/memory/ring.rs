@@ -337,6 +337,7 @@ impl Producer {
         self.tail
     }
 
+    #[inline]
     fn publish(&mut self, kind: RecordKind, claim_or_len: u64, key: u64) {
         let at = slot_of(self.tail);
         if let Some(([word, key_word], _)) = self.ring.slots.block(at, 0) {
@@ -348,6 +349,7 @@ impl Producer {
         self.ring.slots.will_write(slot_of(self.tail + AHEAD));
     }
 
+    #[inline]
     fn has_slot(&mut self) -> bool {
         self.has_slots(1)
     }

@@ -274,6 +274,7 @@ impl Segment {
         rings_at(self.size) + (from * self.size + to) * STRIDE
     }
 
+    #[inline]
     fn ready_word(&self, from: usize, to: usize) -> Option<&AtomicU64> {
         self.word(rows_at(self.size) + to * row_bytes(self.size) + from / 64 * 8)
     }

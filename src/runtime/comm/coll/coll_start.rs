@@ -156,6 +156,7 @@ pub fn wait(comm: &Comm, mut begun: Result<StartedColl>) -> Result<()> {
 
 impl Comm {
     /// Selects the algorithm for a call. Records the first use of each algorithm for `dtl_explain`.
+    #[inline]
     fn choose(&self, args: &CollArgs) -> Algorithm {
         let (kind, commutes) = (args.kind, args.commutes());
         let bytes = args.row.deciding_bytes(args.bytes);

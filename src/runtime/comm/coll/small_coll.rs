@@ -278,6 +278,7 @@ impl<L: Fn(i32) -> (Region, Option<Region>)> Tree<'_, L> {
         }
     }
 
+    #[inline]
     fn pair(&self, left: Region, right: Region, into: Region) {
         into.copy_from(right);
         self.by.apply_to_right(left, into);

@@ -49,6 +49,7 @@ fn exchange<const N: usize>(
 /// Returns `made`, the result of creating a communicator on this rank. If it is an error, notifies
 /// the other ranks, on which the creation may have succeeded. `number` is the number of the
 /// collective that creates the communicator.
+#[inline]
 pub(super) fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
     made.inspect_err(|_| hang_report::absent(comm, number))
 }

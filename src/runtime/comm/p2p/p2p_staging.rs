@@ -90,6 +90,7 @@ impl BufferPath {
     }
 
     /// Determines whether and how a receive into `into` is staged through host memory.
+    #[inline]
     pub(crate) fn of_recv(comm: &Comm, into: Region) -> Result<BufferPath> {
         if device_only::may_be(into) {
             Self::of_hidden(comm, into, true, true)

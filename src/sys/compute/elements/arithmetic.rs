@@ -12,6 +12,7 @@ macro_rules! integers {
             fn product(self, other: Self) -> Self { self.wrapping_mul(other) }
         }
         impl Ordered for $t {
+            const TOTAL: bool = true;
             fn lower(self, other: Self) -> Self { self.min(other) }
             fn higher(self, other: Self) -> Self { self.max(other) }
         }
@@ -45,6 +46,7 @@ macro_rules! floats {
             fn product(self, other: Self) -> Self { (self * other).one_nan() }
         }
         impl Ordered for $t {
+            const TOTAL: bool = false;
             fn lower(self, other: Self) -> Self {
                 if other < self || other.is_nan() { other } else { self }
             }

@@ -33,6 +33,7 @@ const BEYOND: u32 = (127 + 16) << 23;
 const INFINITE: u32 = 255 << 23;
 
 impl Half {
+    #[inline]
     pub(super) fn wide(self) -> f32 {
         let sign = u32::from(self.0 & 0x8000) << 16;
         let moved = u32::from(self.0 & 0x7FFF) << SHIFT;
@@ -47,6 +48,7 @@ impl Half {
 
     /// Rounds `value` to the nearest number of this type, ties to even. A NaN becomes the canonical
     /// NaN.
+    #[inline]
     pub(super) fn rounded(value: f32) -> Self {
         /// Addend that rounds a number below 2^-14 and aligns its fraction with that of a binary16.
         const ALIGN: f32 = 0.5;
@@ -62,12 +64,14 @@ impl Half {
 }
 
 impl Bf16 {
+    #[inline]
     pub(super) fn wide(self) -> f32 {
         f32::from_bits(u32::from(self.0) << 16)
     }
 
     /// Rounds `value` to the nearest number of this type, ties to even. A NaN becomes the canonical
     /// NaN.
+    #[inline]
     pub(super) fn rounded(value: f32) -> Self {
         let bits = value.to_bits();
         let odd = (bits >> 16) & 1;
@@ -83,6 +87,7 @@ macro_rules! by_binary32 {
             fn product(self, other: Self) -> Self { Self::rounded(self.wide() * other.wide()) }
         }
         impl Ordered for $t {
+            const TOTAL: bool = false;
             fn lower(self, other: Self) -> Self {
                 let (a, b) = (self.wide(), other.wide());
                 if b < a || b.is_nan() { other } else { self }

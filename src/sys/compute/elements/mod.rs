@@ -133,6 +133,7 @@ pub fn commutes(op: dtl_reduce_op_t) -> bool {
 
 /// Returns the fastest kernel on this processor for a built-in dtype and operation; `None` if the
 /// dtype does not support `op`.
+#[inline]
 pub fn kernel(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernel> {
     static ALL: LazyLock<[Option<Kernel>; PAIRS]> = LazyLock::new(|| {
         array::from_fn(|index| {
@@ -375,6 +376,7 @@ trait Width: AtomicUpdate<Value: Copy + Default> + 'static {
 macro_rules! widths {
     ($($atomic:ty),+) => {$(
         impl Width for $atomic {
+            #[inline]
             fn act(&self, act: Act, value: Self::Value) -> Self::Value {
                 match act {
                     Act::Add => self.fetch_add(value, AcqRel),
@@ -417,6 +419,7 @@ fn write<W: Width>(into: Region, value: W::Value) {
     }
 }
 
+#[inline]
 fn each<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
     let size = size_of::<W::Value>();
     if target.len() == size {
@@ -428,6 +431,7 @@ fn each<W: Width>(update: &Update, target: Region, operand: Region, old: Region)
     }
 }
 
+#[inline]
 fn one<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
     let cell = cell_of::<W>(target);
     let was = match update.act {

@@ -52,6 +52,8 @@ impl<V: PartialOrd + Copy, I: Ord + Copy> Pair<V, I> {
 }
 
 impl<V: PartialOrd + Copy + 'static, I: Ord + Copy + 'static> Ordered for Pair<V, I> {
+    const TOTAL: bool = false;
+
     fn lower(self, other: Self) -> Self {
         self.better(other, |a, b| a < b)
     }

@@ -59,7 +59,8 @@ impl Level {
 /// Expands to the loop that reduces the elements of two regions, element by element. This is a
 /// macro so that each function with target features contains the loop. A called function would be
 /// compiled without these features. The compiler vectorizes a loop over regions that do not
-/// overlap, so there is a loop for each operand that the result can replace.
+/// overlap, so there is a loop for each operand that the result can replace. Operands that may be
+/// exchanged share one.
 macro_rules! fold {
     ($rule:ty, $into:ident, $left:ident, $right:ident) => {
         let shortest = $into.len().min($left.len()).min($right.len());
@@ -67,9 +68,11 @@ macro_rules! fold {
         let count = shortest / size_of::<Element<$rule>>();
         let [into, left, right] =
             [$into, $left, $right].map(|region| region.addr().ptr().cast::<Element<$rule>>());
+        let exchange = <$rule>::COMMUTES && into == right;
+        let (left, right) = if exchange { (right, left) } else { (left, right) };
         if into == left {
             fold!(loop $rule, count, into, into, right);
-        } else if into == right {
+        } else if !<$rule>::COMMUTES && into == right {
             fold!(loop $rule, count, into, left, into);
         } else {
             fold!(loop $rule, count, into, left, right);

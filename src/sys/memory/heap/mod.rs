@@ -141,6 +141,7 @@ pub struct CachedBlock {
 /// blocks of the calling thread. Does not acquire a lock or make a system call or function call.
 /// Returns `None` if no such block is cached; the caller must then call [`alloc`].
 #[must_use]
+#[inline]
 pub fn quick_alloc(size: u64, label: Label) -> Option<CachedBlock> {
     let (at, due) = thread_heap::mine()?.quick_alloc(size as usize, label.0)?;
     Some(CachedBlock { addr: address(at), due })
@@ -199,6 +200,7 @@ pub fn retag(addr: Addr, from: u8, to: u8) -> FreeOutcome {
 }
 
 /// Returns the allocated block that contains `addr`, which may be any address.
+#[inline]
 pub fn find(addr: Addr) -> Option<LiveBlock> {
     let segment = page_map::find(addr.get())?;
     let slab = segment.slab_of(addr.get());

@@ -26,6 +26,7 @@ fn entry(unit: usize) -> Option<&'static RelaxedPtr<Segment>> {
 /// Returns the segment that contains `addr`, which may be any number. A large segment may end in
 /// the middle of the 2 MiB that its last map entry covers; the memory after the end of the segment
 /// does not belong to the allocator.
+#[inline]
 pub(super) fn find(addr: usize) -> Option<&'static Segment> {
     let segment = entry(addr >> UNIT_BITS)?.get()?;
     (addr.wrapping_sub(segment.base.get()) < segment.bytes.get()).then_some(segment)

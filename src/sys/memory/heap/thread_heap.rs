@@ -168,10 +168,12 @@ impl Heap {
     /// Allocates a block from the current slab of its size class. Returns the address of the block
     /// and whether the caller must call `housekeeping`; `None` if that slab has no block in its
     /// list of free blocks.
+    #[inline]
     pub(super) fn quick_alloc(&self, size: usize, label: u64) -> Option<(usize, bool)> {
         self.alloc_from(self.at_hand(size)?, size, label)
     }
 
+    #[inline]
     fn alloc_from(
         &self,
         slab: &RelaxedPtr<Slab>,
@@ -294,6 +296,7 @@ impl Heap {
 
     /// Returns the slab that contains an address, and the offset of the address from the first
     /// block of the slab, in bytes.
+    #[inline]
     fn locate(&self, addr: usize) -> Option<(&'static Slab, usize)> {
         if let Some(last) = self.last.get() {
             let offset = addr.wrapping_sub(last.base.get());

@@ -129,6 +129,7 @@ pub(crate) struct Allowed {
 
 /// Returns the algorithm for the collective `kind` on `ranks` ranks. `bytes` is the size of one
 /// rank's data or, for collectives of blocks (such as gather), of one block.
+#[inline]
 pub(crate) fn choose(
     kind: Kind,
     ranks: i32,

@@ -85,6 +85,7 @@ impl Group {
     }
 
     /// Returns this rank's distance from `root` in the ring of all ranks (virtual rank).
+    #[inline]
     fn steps_from(self, root: i32) -> i32 {
         (self.rank - root).rem_euclid(self.size)
     }

@@ -128,12 +128,14 @@ pub(crate) struct CollSetup {
 
 impl CollSetup {
     /// Returns the tag of the collective's messages.
+    #[inline]
     fn tag(&self) -> u32 {
         // The number of the collective is unique among all collectives in flight.
         let number = self.call.tag as u32 & ((1 << NUMBER_BITS) - 1);
         u32::from(self.call.signature()) << NUMBER_BITS | number
     }
 
+    #[inline]
     fn run(self, work: CollWork) -> Run {
         let (tag, number) = (self.tag() as i32, u64::from(self.call.tag as u32));
         let CollSetup { ticket, call, turn } = self;
@@ -367,6 +369,7 @@ impl Run {
     }
 
     /// Returns the schedule to the communicator for reuse by a later collective.
+    #[inline]
     pub(crate) fn recycle(&mut self, comm: &Comm) {
         if let CollWork::Steps(schedule) = &mut self.work {
             comm.put_back(std::mem::take(schedule));

@@ -60,6 +60,7 @@ impl Schedule {
     /// Clears the schedule. Retains the memory of its lists and the largest of its scratch buffers,
     /// up to `KEPT_BUFFERS` buffers and `KEPT_BYTES` bytes. The largest buffers fit every
     /// collective that ran before, so a repeated collective allocates no memory.
+    #[inline]
     pub(crate) fn reset(&mut self, reduction: Option<Reduction>) {
         self.steps.clear();
         self.pending.clear();

@@ -205,6 +205,7 @@ impl PersistentArgs {
     }
 
     /// Determines whether and how the message is staged through host memory.
+    #[inline]
     fn path(&self, comm: &Comm) -> Result<BufferPath> {
         if self.is_recv() {
             BufferPath::of_recv(comm, self.data.bytes)
@@ -498,6 +499,7 @@ pub(crate) fn failed(error: Error) -> Outcome {
 }
 
 /// Returns true if the handle still refers to a request.
+#[inline]
 pub fn is_alive(handle: dtl_request_t) -> bool {
     TABLE.is_live(handle.id)
 }

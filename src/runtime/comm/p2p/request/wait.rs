@@ -201,6 +201,7 @@ pub fn wait_all(
 }
 
 /// Checks, before any wait, that every handle is null or valid.
+#[inline]
 fn check_all(requests: &[dtl_request_t]) -> Result<()> {
     (0..).zip(requests).try_for_each(|(index, handle)| {
         let is_known = handle.id == 0 || request::is_alive(*handle);
@@ -210,6 +211,7 @@ fn check_all(requests: &[dtl_request_t]) -> Result<()> {
 
 /// Sets the handle to null, unless it still refers to a request (because the request is persistent
 /// or could not be polled).
+#[inline]
 fn clear_if_over(handle: &mut dtl_request_t) {
     if !request::is_alive(*handle) {
         *handle = dtl_request_t { id: 0 };
