@@ -77,7 +77,9 @@ static void deliver(tcp_op_t *receive, int32_t source, const tcp_header_t *heade
 
 tcp_message_t *tcp_new_message(int32_t source, const tcp_header_t *header)
 {
-    tcp_message_t *message = malloc(sizeof *message + header->size_bytes);
+    /* The size comes from the other rank: the sum must not wrap around. */
+    tcp_message_t *message =
+        header->size_bytes > SIZE_MAX - sizeof *message ? NULL : malloc(sizeof *message + header->size_bytes);
     if (message != NULL) {
         message->next = NULL;
         message->header = *header;

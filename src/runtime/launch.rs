@@ -303,13 +303,13 @@ fn slurm_tasks_here(env: &Env<'_>) -> Result<i32> {
     for entry in list.split(',') {
         let (count, times) =
             entry.strip_suffix(')').and_then(|e| e.split_once("(x")).unwrap_or((entry, "1"));
-        let (Ok(count), Ok(times)) = (count.parse::<i32>(), times.parse::<i32>()) else {
+        let (Ok(count), Ok(times)) = (count.parse::<u16>(), times.parse::<u16>()) else {
             return malformed(NAME, &list, "a list as \"4(x2),3\"");
         };
-        if node < times {
-            return Ok(count);
+        if node < i32::from(times) {
+            return Ok(count.into());
         }
-        node -= times;
+        node -= i32::from(times);
     }
     malformed(NAME, &list, "an entry for the node of SLURM_NODEID")
 }
@@ -325,11 +325,11 @@ fn launch(
     launcher: &'static str,
 ) -> Result<Option<Launch>> {
     let ((rank, size), (local_rank, local_size)) = (whole, local);
-    if local_size > size {
+    if local_size > size || (local_size > 0 && local_rank >= local_size) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "environment of {launcher}: {local_size} ranks on this node but {size} in the job; \
-             unset what is left over from another launcher"
+            "environment of {launcher}: rank {local_rank} of {local_size} on this node, but {rank} \
+             of {size} in the job; unset what is left over from another launcher"
         );
     }
     Ok(Some(Launch { rank, size, local_rank, local_size, job, launcher }))

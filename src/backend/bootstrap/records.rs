@@ -47,7 +47,9 @@ pub(crate) fn decode(words: &[u64]) -> Result<Vec<u64>> {
         DTL_SUCCESS => Ok(rest.to_vec()),
         status => {
             let status = if is_status(status) { status } else { DTL_ERROR_COMMUNICATION };
-            Err(Error::new(status, text_of(rest)))
+            let text = text_of(rest);
+            let text = if text.is_empty() { "it gave no reason".to_owned() } else { text };
+            Err(Error::new(status, text))
         }
     }
 }

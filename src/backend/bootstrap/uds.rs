@@ -181,22 +181,19 @@ impl Sockets for NodeOpenRequest<'_> {
         failed(error).within("rank 0")
     }
 
-    /// Returns an error unless `rank` is in the PID namespace of rank 0, because process IDs from
-    /// another namespace would refer to other processes in rank 0's namespace.
-    fn unlike(&self, rank: u64, contribution: &[u64], _own: usize) -> Option<Error> {
+    /// Returns an error unless `rank` contributes `len` words and is in rank 0's PID namespace, where
+    /// process IDs from another one would refer to other processes.
+    fn unlike(&self, rank: u64, contribution: &[u64], len: usize) -> Option<Error> {
         let unknown = |whose: String| {
-            format!(
-                "{whose} cannot tell in which PID namespace it lives: /proc is not mounted there; \
-                 mount it"
-            )
+            format!("{whose} cannot tell its PID namespace: /proc is not mounted there; mount it")
         };
         let text = match (self.namespace, contribution) {
             (UNKNOWN, _) => unknown("rank 0".to_owned()),
             (_, [0, UNKNOWN, ..]) => unknown(format!("rank {rank}")),
             (own, [0, its, ..]) if *its != own => format!(
-                "rank {rank} lives in another PID namespace (container) than rank 0; start them in \
-                 one"
+                "rank {rank} is in another PID namespace (container) than rank 0; start them in one"
             ),
+            (_, [0, ..]) => return self.opening.other_length(rank, contribution.len(), len),
             _ => return None,
         };
         Some(Error::new(DTL_ERROR_UNAVAILABLE, text))

@@ -266,11 +266,11 @@ pub fn duration(name: &str, text: &str) -> Result<u64> {
             );
         }
     };
-    match digits.parse::<f64>() {
-        Ok(value) if value > 0.0 && (value * unit_ns).is_finite() => Ok((value * unit_ns) as u64),
+    match digits.parse::<f64>().map(|value| value * unit_ns) {
+        Ok(ns) if ns >= 1.0 && ns.is_finite() => Ok(ns as u64),
         _ => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{name}={text}: use a time above 0 such as 30s or 500ms"
+            "{name}={text}: use a time of 1 ns or more, such as 30s or 500ms"
         ),
     }
 }

@@ -21,6 +21,7 @@ fn bad_values_name_the_variable() {
     for pair in [
         ("DTL_TIMEOUT", "soon"),
         ("DTL_TIMEOUT", "-1s"),
+        ("DTL_TIMEOUT", "0.1ns"),
         ("DTL_LOG", "loud"),
         ("DTL_STRICT", "maybe"),
     ] {

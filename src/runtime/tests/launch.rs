@@ -108,7 +108,7 @@ fn malformed_values_are_named() {
                 ("DTL_LOCAL_SIZE", "3"),
             ],
             "dtlrun",
-            "3 ranks",
+            "of 3 on this node",
         ),
     ];
     for (pairs, name, value) in cases {
@@ -116,7 +116,11 @@ fn malformed_values_are_named() {
         assert_eq!(error.status(), DTL_ERROR_INVALID_ARGUMENT);
         assert!(error.text().contains(name) && error.text().contains(value), "{error}");
     }
-    let mut short = SLURM;
-    short[4].1 = "4";
-    assert!(launch_of(&short).expect_err("no entry").text().contains("SLURM_STEP_TASKS_PER_NODE"));
+    let mut other = SLURM;
+    for tasks in ["4", "4(x-2147483648),3", "-3(x9)"] {
+        other[4].1 = tasks;
+        assert!(launch_of(&other).expect_err("none").text().contains("SLURM_STEP_TASKS_PER_NODE"));
+    }
+    other[4].1 = "4(x2),1";
+    assert!(launch_of(&other).expect_err("the second of 1").text().contains("1 of 1 on this node"));
 }
