@@ -1,0 +1,7 @@
+#!/bin/bash
+# The long run of the fuzzer of what reads foreign bytes: each target of tests/fuzz/parsers for 15 minutes, two and a
+# quarter hours in all. Not part of ./run test, which has a short run. The last result is in docs/explanation/security.md.
+#
+#   fuzz_parsers.sh [SECONDS=900] [TARGET...]
+set -u
+exec "$(dirname "$0")/../fuzz/parsers/run.sh" "${@:-900}"
