@@ -89,6 +89,7 @@ if(NOT dtl_target AND CMAKE_CROSSCOMPILING)
   endif()
 endif()
 set(dtl_cargo_env "")
+set(dtl_linker cc) # rustc's choice
 set(dtl_out "") # below cargo's target folders
 if(dtl_target)
   if(dtl_rustc)
@@ -101,15 +102,28 @@ if(dtl_target)
   endif()
   list(APPEND dtl_cargo_flags --target "${dtl_target}")
   set(dtl_out "${dtl_target}/")
-  string(TOUPPER "${dtl_target}" dtl_upper)
-  string(REPLACE "-" "_" dtl_upper "${dtl_upper}")
-  if(DTL_RUST_LINKER)
-    set(dtl_cargo_env "CARGO_TARGET_${dtl_upper}_LINKER=${DTL_RUST_LINKER}")
-  elseif(CMAKE_CROSSCOMPILING)
-    set(dtl_cargo_env "CARGO_TARGET_${dtl_upper}_LINKER=${CMAKE_C_COMPILER}")
-  endif()
   message(STATUS "dtl: for ${dtl_target}")
 endif()
+set(dtl_upper "${dtl_target}")
+if(NOT dtl_upper AND dtl_rustc)
+  execute_process(COMMAND "${dtl_rustc}" -vV WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE dtl_upper ERROR_QUIET)
+  string(REGEX REPLACE ".*host: ([^\n]*)\n.*" "\\1" dtl_upper "${dtl_upper}")
+endif()
+string(TOUPPER "${dtl_upper}" dtl_upper)
+string(REPLACE "-" "_" dtl_upper "${dtl_upper}")
+if(dtl_target AND DTL_RUST_LINKER)
+  set(dtl_linker "${DTL_RUST_LINKER}")
+elseif(dtl_target AND CMAKE_CROSSCOMPILING)
+  set(dtl_linker "${CMAKE_C_COMPILER}")
+elseif(DEFINED ENV{CARGO_TARGET_${dtl_upper}_LINKER})
+  set(dtl_linker "$ENV{CARGO_TARGET_${dtl_upper}_LINKER}")
+endif()
+if(NOT dtl_linker STREQUAL "cc")
+  set(dtl_cargo_env "CARGO_TARGET_${dtl_upper}_LINKER=${dtl_linker}")
+endif()
+# Functions of libdtl.so have a version, which changes with the soname.
+set(dtl_library_env "CARGO_TARGET_${dtl_upper}_LINKER=${CMAKE_CURRENT_SOURCE_DIR}/cmake/link-library.sh"
+    "DTL_BUILD_LINKER=${dtl_linker}" "DTL_BUILD_SYMBOLS=DTL_${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
 # What the build itself runs: the programs write their manual pages and completions.
 set(dtl_emulator "")
 if(CMAKE_CROSSCOMPILING)
@@ -129,7 +143,8 @@ set(DTL_STATIC_FILE "${DTL_STAGE}/lib/libdtl.a")
 set(dtl_lib_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-lib")
 set(dtl_bin_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-bin")
 # A make that does not know cargo as a make closes its jobserver, and rustc warns that it is named all the same.
-set(dtl_cargo "${CMAKE_COMMAND}" -E env --unset=MAKEFLAGS --unset=MFLAGS ${dtl_cargo_env} "${DTL_CARGO}")
+set(dtl_env "${CMAKE_COMMAND}" -E env --unset=MAKEFLAGS --unset=MFLAGS)
+set(dtl_cargo ${dtl_env} ${dtl_cargo_env} "${DTL_CARGO}")
 file(MAKE_DIRECTORY "${DTL_STAGE}/lib" "${DTL_STAGE}/bin")
 
 # Code that runs once is most of the library. So only small functions are inlined there, and loops of unknown length are
@@ -138,7 +153,7 @@ set(dtl_size_flags -Cllvm-args=-inline-threshold=120 -Cllvm-args=-unroll-runtime
 
 # cargo knows best what is up to date, so it is asked each time. One call makes both: they are the same code, optimised once.
 add_custom_target(dtl_shared_build ALL
-  COMMAND ${dtl_cargo} rustc --release ${dtl_cargo_flags} --lib --crate-type cdylib,staticlib
+  COMMAND ${dtl_env} ${dtl_library_env} "${DTL_CARGO}" rustc --release ${dtl_cargo_flags} --lib --crate-type cdylib,staticlib
           --target-dir "${dtl_lib_target}" -- ${dtl_size_flags}
   COMMAND "${CMAKE_COMMAND}" "-DINPUT=${dtl_lib_target}/${dtl_out}release/libdtl.so" "-DOUTPUT=${DTL_SHARED_FILE}"
           "-DSYMBOLS=${DTL_SYMBOLS_FILE}" "-DOBJCOPY=${CMAKE_OBJCOPY}"

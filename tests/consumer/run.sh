@@ -34,6 +34,14 @@ else
     report no-build-paths $?
 fi
 
+# Each function has the version of the soname, and a program says which version it needs.
+{ library=$(find "$prefix" -name libdtl.so) version=DTL_$(readelf -d "$library" | sed -n 's/.*soname: \[libdtl\.so\.\(.*\)\]/\1/p')
+  readelf -W --dyn-syms "$library" | awk '$8 ~ /^dtl_/ { print $8 }' | sort >"$work/symbols"
+  sed "s/$/@@$version/" "$here/../dtl.symbols" | sort | diff - "$work/symbols" &&
+      cc -I"$prefix/include" "$here/consumer.c" -o "$work/versioned" "$library" -Wl,-rpath,"$(dirname "$library")" &&
+      "$work/versioned" && readelf -V "$work/versioned" | grep -q "Name: $version "; } >"$log" 2>&1
+report symbol-versions $?
+
 for name in c cpp static backend; do
     { project $name $name && "$work/$name/consumer"; } >"$log" 2>&1
     report $name $?
