@@ -181,7 +181,7 @@ impl Sockets for NodeOpenRequest<'_> {
         failed(error).within("rank 0")
     }
 
-    /// Returns an error unless `rank` contributes `len` words and is in rank 0's PID namespace, where
+    /// Returns an error unless `rank` contributes `len` words and is in rank 0's PID namespace, as
     /// process IDs from another one would refer to other processes.
     fn unlike(&self, rank: u64, contribution: &[u64], len: usize) -> Option<Error> {
         let unknown = |whose: String| {
