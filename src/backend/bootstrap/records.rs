@@ -43,7 +43,7 @@ pub(crate) fn decode(words: &[u64]) -> Result<Vec<u64>> {
     let (status, rest) = words.split_first().ok_or_else(|| {
         failure!(DTL_ERROR_COMMUNICATION, "an empty answer of rank 0; use one version of libdtl")
     })?;
-    match *status as u32 as i32 {
+    match u32::try_from(*status).map_or(DTL_ERROR_COMMUNICATION, |status| status as i32) {
         DTL_SUCCESS => Ok(rest.to_vec()),
         status => {
             let status = if is_status(status) { status } else { DTL_ERROR_COMMUNICATION };

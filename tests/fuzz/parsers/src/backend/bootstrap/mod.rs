@@ -35,7 +35,7 @@ use uds::{NodeOpenRequest, NodeRank, NodeRoot};
 pub(super) fn record(words: &[u64]) {
     let Ok(data) = records::decode(words) else { return };
     assert_eq!(words[1..], data);
-    assert_eq!(words[0] as u32, 0);
+    assert_eq!(words[0], 0);
 }
 
 /// Number of ranks of the job.
