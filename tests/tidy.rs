@@ -67,6 +67,8 @@ mod imports;
 mod lists;
 #[path = "tidy/locks.rs"]
 mod locks;
+#[path = "tidy/versions.rs"]
+mod versions;
 
 struct File {
     /// Path from the top of the tree, e.g. `src/sys/memory/buf.rs`.
