@@ -4,12 +4,15 @@
 #     dtl-VERSION-vendor.tar.gz             the crates that they need, for machines without internet
 #     dtl-VERSION-linux-MACHINE.tar.gz      library, headers, programs and documents in the layout of a prefix; MACHINE is
 #                                           x86_64 or aarch64. Runs where glibc is 2.28 or newer (RHEL 8, Debian 10)
+#     libdtl-VERSION-…-MACHINE.whl          the same as a Python wheel, with the Python binding (tools/release/wheels.sh)
+#     dtl-VERSION-recipes.tar.gz            recipes for EasyBuild, Spack and Conda (tools/release/recipes.sh)
 #     SHA256SUMS
 #
 #     tools/release.sh [MACHINE…]           default: both
 #     tools/release.sh --twice [MACHINE…]   makes everything a second time elsewhere, and compares
-# Needs what building needs, rustup's targets and, for aarch64, qemu-user and gcc-aarch64-linux-gnu; the linker comes from
-# PyPI (zig). Two runs give the same bytes: times are those of the commit, or SOURCE_DATE_EPOCH.
+# Needs what building needs, python3-dev, rustup's targets and, for aarch64, qemu-user and gcc-aarch64-linux-gnu; the linker
+# comes from PyPI (zig).
+# Two runs give the same bytes: times are those of the commit, or SOURCE_DATE_EPOCH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/rust.sh
@@ -80,9 +83,12 @@ make_files() {
         }
         packed "$folder/dtl-$version-linux-$machine.tar.gz" "$work/prefix" "dtl-$version-linux-$machine"
         echo "release: $folder/dtl-$version-linux-$machine.tar.gz"
+        tools/release/wheels.sh "$machine" "$work/prefix/dtl-$version-linux-$machine" "$tools/cc-$machine" "$folder"
     done
+    tools/release/recipes.sh "$folder" "$work/recipes"
+    packed "$folder/dtl-$version-recipes.tar.gz" "$work" recipes
     rm -rf "$work"
-    (cd "$folder" && sha256sum -- *.tar.gz >SHA256SUMS)
+    (cd "$folder" && sha256sum -- *.tar.gz *.whl >SHA256SUMS)
 }
 
 rm -rf "$out" && mkdir -p "$out"
