@@ -2,6 +2,8 @@
 """Recipe of libdtl for Spack 1.0 and newer. The crates are those of the release's archive, so
 building needs no network beyond Spack's own downloads."""
 
+import os
+
 from spack_repo.builtin.build_systems.cmake import CMakePackage
 
 from spack.package import *
@@ -57,6 +59,7 @@ class Dtl(CMakePackage):
         """Compiles ring.c of the folder there, and runs it on two ranks."""
         with working_dir(folder):
             compiler = Executable(os.environ["CC"])
-            lib = self.prefix.lib
-            compiler("ring.c", f"-I{self.prefix.include}", f"-L{lib}", "-ldtl", f"-Wl,-rpath,{lib}", "-o", "ring")
+            include, lib = self.prefix.include, self.prefix.lib
+            flags = [f"-I{include}", f"-L{lib}", f"-Wl,-rpath,{lib}", "-ldtl"]
+            compiler("ring.c", *flags, "-o", "ring")
             Executable(self.prefix.bin.dtlrun)("-n", "2", join_path(".", "ring"))
