@@ -11,7 +11,7 @@
 #     tools/release.sh [MACHINE…]           default: both
 #     tools/release.sh --twice [MACHINE…]   makes everything a second time elsewhere, and compares
 # Needs what building needs, python3-dev, rustup's targets and, for aarch64, qemu-user and gcc-aarch64-linux-gnu; the linker
-# comes from PyPI (zig).
+# comes from PyPI (zig), cargo-cyclonedx and cargo-about from crates.io (tools/release/sbom.sh).
 # Two runs give the same bytes: times are those of the commit, or SOURCE_DATE_EPOCH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -59,6 +59,7 @@ prefix() {
         -DDTL_RUST_TARGET="$machine-unknown-linux-gnu" -DDTL_RUST_LINKER="$tools/cc-$machine"
     cmake --build "$build" -j "$(nproc)"
     DESTDIR=$3 cmake --install "$build" --prefix "/$name"
+    tools/release/sbom.sh "$machine" "$3/$name/share/doc/dtl/third-party" || return 1
     while read -r file; do
         newest=$(newest_glibc "$file")
         if [ "$(printf '%s\n%s\n' "$floor" "$newest" | sort -V | tail -n 1)" != "$floor" ]; then
