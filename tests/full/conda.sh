@@ -21,7 +21,7 @@ folder, archives = (pathlib.Path(path) for path in sys.argv[1:])
 variants = VariantConfig.from_file(folder / "variants.yaml")
 [rendered] = Stage0Recipe.from_file(folder / "recipe.yaml").render(variants)
 wanted = rendered.recipe.requirements.build
-print("rendered:", rendered.recipe.package.name, rendered.recipe.package.version, *wanted, sep=" | ")
+print("rendered:", rendered.recipe.package.name, rendered.recipe.package.version, wanted)
 assert any("rust >=" in name for name in wanted), wanted
 
 text = (folder / "recipe.yaml").read_text()

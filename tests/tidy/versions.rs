@@ -9,7 +9,7 @@ use std::fs;
 /// version.
 const PLACES: &[(&str, &str, &str, &str)] = &[
     ("conda", "recipe.yaml", "\n  version: \"", "\"\n"),
-    ("debian", "changelog", "dtl (", "-"),
+    ("debian", "changelog", "libdtl (", "-"),
     ("easybuild", "dtl-VERSION.eb", "\nversion = '", "'\n"),
     ("rpm", "dtl.spec", "\nVersion: ", "\n"),
     ("spack", "package.py", "\n    version(\"", "\""),
@@ -41,6 +41,9 @@ fn recipes_have_the_version_of_cargo_toml() {
     let version = version();
     let mut findings = Vec::new();
     for entry in fs::read_dir(root().join("packaging")).unwrap().flatten() {
+        if !entry.path().is_dir() {
+            continue;
+        }
         let name = entry.file_name().into_string().unwrap();
         let Some((folder, file, before, after)) = PLACES.iter().find(|row| row.0 == name) else {
             findings.push(format!("packaging/{name}: give it a row in tests/tidy/versions.rs"));
