@@ -15,7 +15,7 @@ rm -rf "$folder/recipes" "$folder/output"
 tools/release/recipes.sh "$archives" "$folder/recipes"
 cat >"$folder/build.py" <<'END2'
 import os, pathlib, re, sys
-from rattler_build import EnvironmentIsolation, Stage0Recipe, ToolConfiguration, VariantConfig
+from rattler_build import EnvironmentIsolation, Package, Stage0Recipe, VariantConfig
 
 folder, archives = (pathlib.Path(path) for path in sys.argv[1:])
 variants = VariantConfig.from_file(folder / "variants.yaml")
@@ -32,12 +32,15 @@ text = text.replace("  script:\n", "  script:\n    - export " + os.environ["SETT
 (folder / "local").mkdir()
 (folder / "local" / "recipe.yaml").write_text(text)
 [rendered] = Stage0Recipe.from_file(folder / "local" / "recipe.yaml").render(variants)
+output = folder.parent.parent / "output"
 result = rendered.run_build(
-    tool_config=ToolConfiguration(test_strategy="native"),
-    output_dir=folder.parent.parent / "output",
+    output_dir=output,
     channels=[],
     env_isolation=EnvironmentIsolation.CONDA_BUILD,
 )
+# In an environment into which the package is installed.
+outcomes = Package.from_file(result.packages[0]).run_tests(channel=[output.as_uri()])
+assert outcomes and all(outcome.success for outcome in outcomes), outcomes
 print("ok:", *result.packages)
 END2
 export PATH=$folder/venv/bin:$PATH
