@@ -147,8 +147,8 @@ set(dtl_env "${CMAKE_COMMAND}" -E env --unset=MAKEFLAGS --unset=MFLAGS)
 set(dtl_cargo ${dtl_env} ${dtl_cargo_env} "${DTL_CARGO}")
 file(MAKE_DIRECTORY "${DTL_STAGE}/lib" "${DTL_STAGE}/bin")
 
-# Code that runs once is most of the library. So only small functions are inlined there, and loops of unknown length are
-# not unrolled: a third less. The attribute #[inline] marks the functions of the fast paths (docs/adr/0047-size.md).
+# Most of the library runs once. So only small functions are inlined, and loops of unknown length are not unrolled. The
+# attribute #[inline] marks the functions of the data paths (docs/adr/0047-size.md).
 set(dtl_size_flags -Cllvm-args=-inline-threshold=120 -Cllvm-args=-unroll-runtime=false)
 
 # cargo knows best what is up to date, so it is asked each time. One call makes both: they are the same code, optimised once.
