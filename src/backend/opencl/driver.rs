@@ -180,8 +180,9 @@ impl Drop for ClDriver {
 }
 
 fn list(cl: &'static Functions) -> Result<ClDriver, String> {
-    let no_driver = "the OpenCL loader finds no driver (a file *.icd in /etc/OpenCL/vendors names \
-        one): install the one of your device, or PoCL for the CPU (Debian: pocl-opencl-icd)";
+    let no_driver = "the OpenCL loader finds no driver (a file *.icd in /etc/OpenCL/vendors, or in \
+        OCL_ICD_VENDORS, names one), or cannot load it (see ldd of the file that the .icd names): \
+        install the one of your device, or PoCL for the CPU (Debian: pocl-opencl-icd)";
     let ids = ids(|room, out, count| {
         // SAFETY: `out` is valid for writing `room` entries.
         unsafe { (cl.clGetPlatformIDs)(room, out, count) }
