@@ -34,15 +34,38 @@ fn filter(call: libc::c_long, action: u32) {
     }
 }
 
-/// Applies DTL_TEST_FORBID ("call errno"), if it is set.
+/// Applies DTL_TEST_FORBID ("call... errno"), if it is set.
 pub(crate) fn forbid_as_told() {
     let Ok(told) = std::env::var("DTL_TEST_FORBID") else { return };
-    match told.as_str() {
-        "memfd_create ENOSYS" => forbid(libc::SYS_memfd_create, libc::ENOSYS),
-        "memfd_create EPERM" => forbid(libc::SYS_memfd_create, libc::EPERM),
-        "pidfd_open ENOSYS" => forbid(libc::SYS_pidfd_open, libc::ENOSYS),
-        "ftruncate ENOSPC" => forbid(libc::SYS_ftruncate, libc::ENOSPC),
-        "fallocate ENOSPC" => forbid(libc::SYS_fallocate, libc::ENOSPC),
-        other => panic!("no such filter: {other}"),
+    let mut words: Vec<&str> = told.split(' ').collect();
+    let errno = match words.pop() {
+        Some("ENOSYS") => libc::ENOSYS,
+        Some("EPERM") => libc::EPERM,
+        Some("ENOSPC") => libc::ENOSPC,
+        other => panic!("no such error: {other:?}"),
+    };
+    for word in words {
+        forbid(number(word), errno);
+    }
+}
+
+fn number(call: &str) -> libc::c_long {
+    match call {
+        "clone3" => libc::SYS_clone3,
+        "close_range" => libc::SYS_close_range,
+        "copy_file_range" => libc::SYS_copy_file_range,
+        "faccessat2" => libc::SYS_faccessat2,
+        "fallocate" => libc::SYS_fallocate,
+        "ftruncate" => libc::SYS_ftruncate,
+        "getrandom" => libc::SYS_getrandom,
+        "membarrier" => libc::SYS_membarrier,
+        "memfd_create" => libc::SYS_memfd_create,
+        "openat2" => libc::SYS_openat2,
+        "pidfd_open" => libc::SYS_pidfd_open,
+        "pidfd_send_signal" => libc::SYS_pidfd_send_signal,
+        "process_vm_readv" => libc::SYS_process_vm_readv,
+        "process_vm_writev" => libc::SYS_process_vm_writev,
+        "statx" => libc::SYS_statx,
+        other => panic!("no such call: {other}"),
     }
 }

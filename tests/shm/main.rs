@@ -18,6 +18,8 @@ mod deaths;
 mod forbid;
 mod large;
 mod late;
+mod namespaces;
+mod old_kernel;
 mod parts;
 #[path = "../common/programs.rs"]
 mod programs;
@@ -374,21 +376,6 @@ fn a_killed_rank_is_seen_by_all() {
     }
 }
 
-/// Before Linux 5.3 there are no pidfds. The tests forbid the call, as such a kernel does.
-#[test]
-fn a_kernel_without_pidfds() {
-    let old = [("DTL_TEST_FORBID", "pidfd_open ENOSYS")];
-    for (ranks, case) in [(3, "leave"), (2, "stopped"), (3, "reopen")] {
-        passes(ranks, case, &old);
-    }
-    for case in ["killed_idle", "killed_in_send", "killed_while_receiving", "killed_while_taken"] {
-        let output = dtlrun(4, case, &["--on-failure=continue"], &old);
-        let text = text(&output);
-        assert_eq!(output.status.code(), Some(137), "{case}: {text}");
-        assert_eq!(text.matches("case passed").count(), 3, "{case}: {text}");
-    }
-}
-
 #[test]
 fn missing_ranks_are_named() {
     let said = all_by_hand("missing", 700, &[(0, 4), (2, 4)], "open_only");
@@ -494,47 +481,6 @@ fn nothing_is_left_behind_even_when_killed() {
         rank.wait().expect("reap");
     }
     assert_eq!(leftovers(&job), Vec::<String>::new());
-}
-
-/// Tests unavailable shared memory: every rank reports the reason, no rank is ended by a signal,
-/// and nothing is left.
-#[test]
-fn missing_shared_memory_is_told_to_all() {
-    let all = [
-        (
-            "memfd_create ENOSYS",
-            "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create): Function not",
-        ),
-        (
-            "memfd_create EPERM",
-            "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create): Operation not",
-        ),
-        (
-            "ftruncate ENOSPC",
-            "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create): No space left",
-        ),
-        (
-            "fallocate ENOSPC",
-            "DTL_ERROR_OUT_OF_MEMORY: rank 0: allocating shared memory: No space left on device",
-        ),
-    ];
-    for (filter, expected) in all {
-        let job = job(&filter.replace(' ', "-"));
-        let start =
-            |rank| by_hand_with(&job, rank, 3, 60_000, "no_memory", &[("DTL_TEST_FORBID", filter)]);
-        let ranks: Vec<Child> = (0..3).map(start).collect();
-        for rank in ranks {
-            let output = rank.wait_with_output().expect("ends");
-            let said = text(&output);
-            if said.contains("skipped: ") {
-                println!("{said}");
-                continue;
-            }
-            assert_eq!(output.status.code(), Some(3), "{filter}: {said}");
-            assert!(said.contains(expected), "{filter}: {said}");
-        }
-        assert_eq!(leftovers(&job), Vec::<String>::new(), "{filter}");
-    }
 }
 
 /// Tests that all ranks fail if one rank cannot allocate its part after all have joined.

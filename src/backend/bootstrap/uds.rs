@@ -158,8 +158,9 @@ impl Sockets for NodeOpenRequest<'_> {
     fn root_absent(&self, _why: &str) -> Error {
         let opening = &self.opening;
         opening.root_absent(&format!(
-            ": it did not open the communicator on this node{}; start all {} ranks with the same \
-             job name, see its own output, or raise the time limit",
+            ": it did not open the communicator on this node, in this network namespace \
+             (container){}; start all {} ranks with the same job name, see its own output, or \
+             raise the time limit",
             self.others, opening.size
         ))
     }
@@ -191,7 +192,8 @@ impl Sockets for NodeOpenRequest<'_> {
             (UNKNOWN, _) => unknown("rank 0".to_owned()),
             (_, [0, UNKNOWN, ..]) => unknown(format!("rank {rank}")),
             (own, [0, its, ..]) if *its != own => format!(
-                "rank {rank} is in another PID namespace (container) than rank 0; start them in one"
+                "rank {rank} lives in another PID namespace (container) than rank 0; start them in \
+                 one (docker, podman: --pid=host), or use kind mpi"
             ),
             (_, [0, ..]) => return self.opening.other_length(rank, contribution.len(), len),
             _ => return None,
@@ -210,7 +212,10 @@ impl Sockets for NodeOpenRequest<'_> {
     }
 
     fn absent(&self, ranks: &[usize]) -> Error {
-        self.opening.absent(ranks, ["", ", on another node", &self.others])
+        self.opening.absent(
+            ranks,
+            ["", ", on another node or in a container with its own network", &self.others],
+        )
     }
 
     fn linger_ns(&self, first: &Error) -> u64 {

@@ -27,7 +27,7 @@ use super::match_queues::Matcher;
 use super::os_error;
 use super::peer_map::BYTES_PER_RANK;
 use crate::abi::status::*;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::component::{Availability, BackendProbe, Comm, OpId, OpenArgs, Transport};
 use crate::runtime::registry::Backend;
 use crate::runtime::{explain, launch};
@@ -82,8 +82,14 @@ impl BackendProbe for Shm {
 /// process.
 fn check() -> Result<()> {
     let missing = |what: &str, error| os_error::os_error(DTL_ERROR_UNAVAILABLE, what, &error);
-    SharedMapping::create(4096)
-        .map_err(|error| missing("no memory to share (memfd_create)", error))?;
+    SharedMapping::create(4096).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EPERM) => failure!(
+            DTL_ERROR_UNAVAILABLE,
+            "no memory to share (memfd_create): {error}; this call needs Linux 3.17, and a \
+                 container's filter of system calls (seccomp) that permits it"
+        ),
+        _ => missing("no memory to share (memfd_create)", error),
+    })?;
     PidFd::open_to_watch(process::own_pid()).map_err(|error| {
         missing("no process descriptors (pidfd_open, Linux 5.3), and no /proc", error)
     })?;
@@ -269,7 +275,8 @@ fn try_reading(
         if let Some(why) = tried.as_ref().err().filter(|_| is_denied) {
             let what = format!(
                 "through shared memory: reading the memory of rank {other}: {why}; permit it \
-                 (DTL_SHM_COPY=allow if kernel.yama.ptrace_scope is 1), or set DTL_SHM_COPY=cells"
+                 (one user namespace, so one container, for all ranks; DTL_SHM_COPY=allow if \
+                 kernel.yama.ptrace_scope is 1), or set DTL_SHM_COPY=cells"
             );
             explain::degraded("copies of large messages", &what)?;
         }
