@@ -103,7 +103,8 @@ done
 NAMESPACES=""
 # Without any MPI, over libfabric.
 if [ -e /usr/include/rdma/fi_tagged.h ]; then
-    mkdir -p "$folder/plugins" && cc -O1 -fPIC -shared -fvisibility=hidden -I include examples-plugins/libfabric/*.c -lfabric \
+    mkdir -p "$folder/plugins" && cc -O1 -fPIC -shared -fvisibility=hidden -Wl,-z,defs -I include \
+        examples-plugins/libfabric/*.c examples-plugins/tcp/{meet,net}.c -ldl -pthread \
         -o "$folder/plugins/liblibfabric.so" || exit 1
     libraries "$folder/libfabric" "$multiarch/libfabric.so.1"
     export DTL_BACKEND_LIBFABRIC_ROOT=127.0.0.1:20123 DTL_BACKEND_LIBFABRIC_PROVIDER=tcp DTL_PLUGIN_PATH=/opt/plugins
