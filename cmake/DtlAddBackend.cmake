@@ -19,7 +19,9 @@
 #
 #               The build checks that the entry exists and that no function of libdtl is called (a
 #               plugin calls those of dtl_host_api_t). An undefined symbol is an error of the build
-#               (-z defs), except with -fsanitize, whose symbols are in the program.
+#               (-z defs), except with -fsanitize, whose symbols are in the program. The installed
+#               plugin finds its own libraries in its folder (INSTALL_RPATH $ORIGIN), unless
+#               CMAKE_INSTALL_RPATH is set.
 # SHARED        A plugin that programs may also link to, for functions that it exports.
 # STATIC        A library to link into a program, with dtl::dtl or dtl::static. One of the sources
 #               defines dtl_plugin_entry_v1, which is called with the same dtl_host_api_t. If no
@@ -182,6 +184,9 @@ endmacro()
 macro(dtl_add_plugin)
   add_library(${target} ${form} ${arg_SOURCES})
   set_target_properties(${target} PROPERTIES PREFIX "lib" OUTPUT_NAME "${arg_NAME}" SUFFIX ".so" DEBUG_POSTFIX "")
+  if(NOT DEFINED CMAKE_INSTALL_RPATH)
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN")
+  endif()
   if(NOT "${CMAKE_C_FLAGS} ${CMAKE_CXX_FLAGS} ${CMAKE_MODULE_LINKER_FLAGS} ${CMAKE_SHARED_LINKER_FLAGS}" MATCHES "-fsanitize")
     target_link_options(${target} PRIVATE "LINKER:-z,defs")
   endif()

@@ -96,6 +96,7 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
     if GATE.state() == OpenState::FORKED {
         return forked();
     }
+    check_version()?;
     let mut complaints = Vec::new();
     let mut count = COUNT.lock();
     count.check_settled("dtl_init")?;
@@ -120,6 +121,19 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
     warn(&complaints);
     registry::detect_driver_use();
     Ok(())
+}
+
+/// Returns an error if code in this process that is linked with another version calls this one.
+fn check_version() -> Result<()> {
+    let Some(other) = dl::shadowed_version() else { return Ok(()) };
+    fail!(
+        DTL_ERROR_INCOMPATIBLE_ABI,
+        "{} is in this process, too, and has the same functions: code that is linked with it calls \
+         version {} ({}); link the program and all its libraries with one version",
+        other.display(),
+        env!("CARGO_PKG_VERSION"),
+        dl::own_file().unwrap_or_default().display()
+    )
 }
 
 /// Logs complaints about environment variables. Runs after initialization, because log callbacks

@@ -72,6 +72,7 @@ else
 fi
 
 . "$here/plugins.sh"
+. "$here/versions.sh"
 
 { ! project missing missing && grep -q "there is no such component" "$log"; } >"$log" 2>&1
 report unknown-component $?

@@ -4,9 +4,11 @@
 //! loader, and constructors of a library that is not a plugin should not run.
 
 use crate::error::{Result, fail, failure};
+use crate::sys::os::dl;
 use object::elf::{self, FileHeader32, FileHeader64, ProgramHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache, ReadRef};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -48,7 +50,16 @@ pub fn check(path: &Path) -> Result<()> {
     let file = ReadCache::new(file);
     check_whole(&file, size)?;
     // A file whose symbol names cannot be read is left to the loader.
-    match names(&file) {
+    let (names, needed) = names(&file).unzip();
+    if let Some(name) = needed.into_iter().flatten().find(|name| dl::is_other_version(name)) {
+        return fail!(
+            DTL_ERROR_INCOMPATIBLE_ABI,
+            "it is linked with {name}, and this library is version {}: link no libdtl into a \
+             plugin, which calls the functions of dtl_host_api_t",
+            env!("CARGO_PKG_VERSION")
+        );
+    }
+    match names {
         Some(names) if !names.windows(ENTRY.len()).any(|window| window == ENTRY) => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "it is no plugin: it exports no dtl_plugin_entry_v1 (DTL_PLUGIN_EXPORT makes it \
@@ -144,8 +155,9 @@ fn check_whole<'d>(data: impl ReadRef<'d>, size: u64) -> Result<()> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "the file was cut off: it has {size} bytes and needs more")
 }
 
-/// Returns the string table of the dynamic symbols; `None` if it cannot be found.
-fn names<'d>(data: impl ReadRef<'d>) -> Option<&'d [u8]> {
+/// Returns the string table of the dynamic symbols, and the names of the libraries that the file is
+/// linked with; `None` if the table cannot be found.
+fn names<'d>(data: impl ReadRef<'d>) -> Option<(&'d [u8], Vec<&'d str>)> {
     let (endian, segments) = segments(data)?;
     let dynamic = segments.iter().find_map(|segment| segment.dynamic(endian, data).ok()?)?;
     let value = |tag| dynamic.iter().find(|entry| entry.tag(endian) == tag).map(|e| e.val(endian));
@@ -158,7 +170,13 @@ fn names<'d>(data: impl ReadRef<'d>) -> Option<&'d [u8]> {
             let into = address.checked_sub(segment.p_vaddr(endian))?;
             if into < length { offset.checked_add(into) } else { None }
         })?;
-    data.read_bytes_at(offset, size.min(MOST_NAMES)).ok()
+    let names = data.read_bytes_at(offset, size.min(MOST_NAMES)).ok()?;
+    let name = |at: u64| {
+        let text = CStr::from_bytes_until_nul(names.get(usize::try_from(at).ok()?..)?);
+        text.ok()?.to_str().ok()
+    };
+    let needed = dynamic.iter().filter(|entry| entry.tag(endian) == elf::DT_NEEDED);
+    Some((names, needed.filter_map(|entry| name(entry.val(endian))).collect()))
 }
 
 fn name_of(target: &ElfTarget) -> String {

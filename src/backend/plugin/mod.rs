@@ -36,8 +36,10 @@ pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Ar
     step("the dynamic loader");
     // SAFETY: the user who named the file or its folder answers for the code that runs during
     // loading.
-    let module = unsafe { SharedObject::open(path) }
-        .map_err(|text| failure!(DTL_ERROR_UNAVAILABLE, "the dynamic loader refuses it: {text}"))?;
+    let module = unsafe { SharedObject::open(path) }.map_err(|text| {
+        let hint = missing_library_hint(&text);
+        failure!(DTL_ERROR_UNAVAILABLE, "the dynamic loader refuses it: {text}{hint}")
+    })?;
     let entry = module.symbol(c"dtl_plugin_entry_v1").ok_or_else(|| {
         failure!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -49,6 +51,17 @@ pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Ar
     let entry =
         unsafe { std::mem::transmute::<*mut std::ffi::c_void, dtl_plugin_entry_fn_t>(entry.ptr()) };
     describe(entry, host, step)
+}
+
+/// Returns the remedy if the loader's message says that a library is missing, otherwise "".
+fn missing_library_hint(text: &str) -> &'static str {
+    // glibc's words, and musl's.
+    if text.contains("cannot open shared object file") || text.contains("loading shared library") {
+        "; put that library beside the plugin and link the plugin with -Wl,-rpath,'$ORIGIN', or \
+         add the library's folder to LD_LIBRARY_PATH before the program starts"
+    } else {
+        ""
+    }
 }
 
 /// Calls the entry function of a plugin whose code is in the process, and checks the description

@@ -92,6 +92,29 @@ pub fn loaded_files() -> Vec<PathBuf> {
     list
 }
 
+/// Returns the file of another minor version of this library in this process, if the program itself
+/// uses this one. The versions export the same names, so calls of code that is linked with the
+/// other one reach this one. Versions that were both loaded with local scope do not disturb each
+/// other.
+pub fn shadowed_version() -> Option<PathBuf> {
+    let is_other = |file: &PathBuf| {
+        let file = fs::canonicalize(file).unwrap_or_default();
+        file.file_name().and_then(OsStr::to_str).is_some_and(is_other_version)
+    };
+    let other = loaded_files().into_iter().find(is_other)?;
+    // SAFETY: a null path stands for the program; nothing is loaded, so no code runs.
+    let program = NonNull::new(unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_NOW) })?;
+    let called = file_of(SharedObject(program).symbol(c"dtl_init")?);
+    (called == own_file()).then_some(other)
+}
+
+/// Returns true if `name` is the file name of this library in another minor version.
+pub fn is_other_version(name: &str) -> bool {
+    let Some(version) = name.strip_prefix("libdtl.so.") else { return false };
+    let own = [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR")];
+    !version.split('.').take(2).eq(own)
+}
+
 /// Returns the loader's error message (dlerror) for the last failure in this thread.
 fn last_error() -> String {
     // SAFETY: takes no arguments; the text stays valid until this thread's next call of the loader.
@@ -100,8 +123,16 @@ fn last_error() -> String {
         return "the loader gives no reason".to_owned();
     }
     // SAFETY: not null, so a NUL-terminated text.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    if text != NO_LOADER {
+        return text;
+    }
+    "this program is linked statically with musl, which cannot load libraries: link it dynamically"
+        .to_owned()
 }
+
+/// Error message of musl's dlopen in programs that are linked statically.
+const NO_LOADER: &str = "Dynamic loading not supported";
 
 /// Returns the path, with symbolic links resolved, of the object file that this library's code was
 /// loaded from: libdtl.so, or the program that the library was linked into.

@@ -56,7 +56,8 @@ fn a_file_that_was_cut_off_is_seen_at_every_length() {
 #[test]
 fn the_names_of_symbols_are_found_without_loading() {
     let own = ReadCache::new(File::open("/proc/self/exe").unwrap());
-    let names = names(&own).expect("a dynamic program");
+    let (names, needed) = names(&own).expect("a dynamic program");
+    assert!(needed.contains(&"libc.so.6"), "{needed:?}");
     assert!(names.windows(8).any(|window| window == b"\0dlopen\0"));
     let error = check(Path::new("/proc/self/exe")).unwrap_err();
     assert!(error.text().contains("exports no dtl_plugin_entry_v1"), "{error}");

@@ -13,6 +13,22 @@ fn finds_itself_and_says_why_not() {
 }
 
 #[test]
+fn another_minor_version_is_known_by_its_file_name() {
+    let own = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
+    for (name, expected) in [
+        (format!("libdtl.so.{own}"), false),
+        (format!("libdtl.so.{own}.7"), false),
+        (format!("libdtl.so.{own}1"), true),
+        ("libdtl.so.1000.0.0".to_owned(), true),
+        ("libdtl.so".to_owned(), false),
+        ("libdtl_other.so.1".to_owned(), false),
+    ] {
+        assert_eq!(is_other_version(&name), expected, "{name}");
+    }
+    assert_eq!(shadowed_version(), None);
+}
+
+#[test]
 fn finds_what_is_loaded() {
     // No tool replaces this symbol, as sanitizers do with malloc.
     let function = process_symbol(c"gnu_get_libc_version").expect("the C library");

@@ -1,0 +1,13 @@
+/* Stands for another minor version of the library: the same names, another soname. */
+#include <dtl.h>
+
+dtl_status_t dtl_init(const dtl_config_t *config)
+{
+    (void)config;
+    return DTL_ERROR_NOT_SUPPORTED;
+}
+
+const char *dtl_last_error(void)
+{
+    return "the other version";
+}
