@@ -38,6 +38,7 @@ moved() {
 a=$work/moved/$now b=$work/moved/$next
 moved "$build" "$now" && moved "$folder/build" "$next" && ! grep -rlE "/opt/first" "$work/moved" --include='*.cmake' --include='*.pc' >"$log"
 report "both prefixes are moved" $?
+[ $status -eq 0 ] || exit 1
 
 # A program prints the version of the library that it runs with, after it has used it.
 cat >"$work/version.c" <<'END'
