@@ -141,6 +141,8 @@ fn search() -> Result<FoundLibrary> {
             Ok(found) => return Ok(found),
             // The loader's error message names the file; the text of a rejected path may not.
             Err(error) if name.is_absolute() => tried.push(format!("{}: {error}", name.display())),
+            // A program without a dynamic loader gets one error for all names.
+            Err(error) if tried.last() == Some(&error) => {}
             Err(error) => tried.push(error),
         }
     }
