@@ -37,7 +37,7 @@ fn ranks_in_other_pid_namespaces_are_refused() {
         return;
     };
     for said in ranks {
-        let expected = "DTL_ERROR_UNAVAILABLE: rank 1 lives in another PID namespace (container) \
+        let expected = "DTL_ERROR_UNAVAILABLE: rank 1 is in another PID namespace (container) \
                         than rank 0; start them in one (docker, podman: --pid=host)";
         assert!(said.contains(expected), "{said}");
     }

@@ -192,7 +192,7 @@ impl Sockets for NodeOpenRequest<'_> {
             (UNKNOWN, _) => unknown("rank 0".to_owned()),
             (_, [0, UNKNOWN, ..]) => unknown(format!("rank {rank}")),
             (own, [0, its, ..]) if *its != own => format!(
-                "rank {rank} lives in another PID namespace (container) than rank 0; start them in \
+                "rank {rank} is in another PID namespace (container) than rank 0; start them in \
                  one (docker, podman: --pid=host), or use kind mpi"
             ),
             (_, [0, ..]) => return self.opening.other_length(rank, contribution.len(), len),

@@ -127,7 +127,7 @@ impl Slots {
         self.slot(index)
     }
 
-    /// Inserts a pointer from `Arc::into_raw`; returns its handle, or `None` if the table is full.
+    /// Inserts the pointer of an `Arc`; returns its handle, or `None` if the table is full.
     fn insert(&self, tag: u8, object: *const ()) -> Option<u64> {
         let mut free = self.free.lock();
         let free = free.get_or_insert_default();
