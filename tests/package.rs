@@ -118,6 +118,24 @@ fn symbols_are_frozen() {
     assert!(new.is_empty(), "new symbols; if they are to stay, run `./run header`: {new:?}");
 }
 
+/// dpkg-gensymbols compares the list when the Debian packages are made, which is seldom.
+#[test]
+fn debian_lists_the_same_symbols() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let debian = read("packaging/debian/libdtl0.2.symbols");
+    let listed = debian.lines().filter_map(|line| line.strip_prefix(' ')?.split_once("@DTL_0.2 "));
+    // One line is for the symbol version itself.
+    let listed = listed.map(|(name, _)| name.to_owned()).filter(|name| name.starts_with("dtl_"));
+    let listed: BTreeSet<String> = listed.collect();
+    let frozen: BTreeSet<String> = read("tests/dtl.symbols").lines().map(str::to_owned).collect();
+    let unlisted = difference(&frozen, &listed);
+    assert!(
+        unlisted.is_empty(),
+        "add ` NAME@DTL_0.2 VERSION` to packaging/debian/libdtl0.2.symbols for {unlisted:?}"
+    );
+    assert_eq!(listed, frozen, "packaging/debian/libdtl0.2.symbols has names that are gone");
+}
+
 /// Returns C text without comments and blank lines. The header has no comment delimiters in
 /// strings.
 fn without_comments(mut text: &str) -> Vec<String> {

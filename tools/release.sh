@@ -6,6 +6,8 @@
 #                                           x86_64 or aarch64. Runs where glibc is 2.28 or newer (RHEL 8, Debian 10)
 #     libdtl-VERSION-…-MACHINE.whl          the same as a Python wheel, with the Python binding (tools/release/wheels.sh)
 #     dtl-VERSION-recipes.tar.gz            recipes for EasyBuild, Spack and Conda (tools/release/recipes.sh)
+#     libdtl0.2, libdtl-dev, dtl-tools, python3-dtl     for Debian 12 and Ubuntu 24.04 or newer (tools/release/debian.sh)
+#     dtl, dtl-devel, dtl-tools             RPMs, for RHEL 8 or newer (tools/release/rpm.sh)
 #     SHA256SUMS
 #
 #     tools/release.sh [MACHINE…]           default: both
@@ -88,8 +90,10 @@ make_files() {
     done
     tools/release/recipes.sh "$folder" "$work/recipes"
     packed "$folder/dtl-$version-recipes.tar.gz" "$work" recipes
+    tools/release/debian.sh "$folder" "$floor" "$work" "$@"
+    tools/release/rpm.sh "$folder" "$floor" "$work" "$@"
     rm -rf "$work"
-    (cd "$folder" && sha256sum -- *.tar.gz *.whl >SHA256SUMS)
+    (shopt -s nullglob && cd "$folder" && sha256sum -- *.tar.gz *.whl *.deb *.rpm >SHA256SUMS)
 }
 
 rm -rf "$out" && mkdir -p "$out"

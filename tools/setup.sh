@@ -3,7 +3,8 @@
 #     tools/setup.sh build    what building the library and the demo needs
 #     tools/setup.sh lint     that, and the two versions of Rust that the lints need, if rustup is there
 #     tools/setup.sh docs     what building the library needs, and mdBook, which writes the documentation site
-#     tools/setup.sh test     all of that, and what the tests need
+#     tools/setup.sh release  that, and what makes the packages of a release
+#     tools/setup.sh test     what lint and docs need, and what the tests need
 #     tools/setup.sh rdma-vm  what the virtual machine with RDMA devices needs (tests/rdma/vm): qemu, 70 MB of a kernel
 #                             (unpacked in build/rdma-vm, not installed), perftest. The tests in it are skipped without
 # Uses apt-get as root, else with sudo. Where cargo is missing or too old it installs the pinned Rust
@@ -21,15 +22,20 @@ test_packages=(g++:g++ gfortran:gfortran patch:patch clang:clang pkg-config:pkg-
 test_files=(/etc/OpenCL/vendors/pocl.icd:pocl-opencl-icd /usr/include/CL/cl.h:opencl-c-headers
             /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/dlpack/dlpack.h:libdlpack-dev
             /usr/include/rdma/fi_tagged.h:libfabric-dev /usr/lib/python3/dist-packages/numpy:python3-numpy)
+release_packages=(dpkg-buildpackage:dpkg-dev dh:debhelper dh_python3:dh-python fakeroot:fakeroot lintian:lintian rpmbuild:rpm)
+release_files=(/usr/share/doc/pybuild-plugin-pyproject:pybuild-plugin-pyproject /usr/share/doc/python3-all-dev:python3-all-dev
+               /usr/share/doc/python3-cffi:python3-cffi /usr/share/doc/python3-setuptools:python3-setuptools
+               /usr/share/doc/python3-wheel:python3-wheel)
 rdma_vm_packages=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod xz:xz-utils
                   python3:python3-minimal ip:iproute2 ib_send_lat:perftest ibv_rc_pingpong:ibverbs-utils)
 rdma_vm_files=(/etc/libibverbs.d/rxe.driver:ibverbs-providers /usr/include/infiniband/verbs.h:libibverbs-dev)
 
 case "${1:-}" in
 build | lint | docs) wanted=("${build_packages[@]}"); test_files=() ;;
+release) wanted=("${build_packages[@]}" "${release_packages[@]}") test_files=("${release_files[@]}") ;;
 test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
 rdma-vm) wanted=("${rdma_vm_packages[@]}") test_files=("${rdma_vm_files[@]}") ;;
-*) echo "usage: tools/setup.sh build|lint|docs|test|rdma-vm" >&2; exit 2 ;;
+*) echo "usage: tools/setup.sh build|lint|docs|release|test|rdma-vm" >&2; exit 2 ;;
 esac
 
 root=(); if [ "$(id -u)" -ne 0 ]; then root=(sudo); fi
@@ -142,7 +148,7 @@ fi
 # mdBook is in no archive of Debian's. Without optimisation and its web server, it compiles in a minute on two cores
 # instead of several, and the site takes seconds. Where it cannot be had, the test of the site is skipped.
 mdbook_version=0.5.4
-if [ "$1" = docs ] || [ "$1" = test ]; then
+if [ "$1" = docs ] || [ "$1" = release ] || [ "$1" = test ]; then
     if ! mdbook --version 2>/dev/null | grep -q '^mdbook v0\.5\.'; then
         echo "setup: installing mdbook $mdbook_version with cargo (a minute)"
         if ! CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo install -q mdbook --version "=$mdbook_version" --locked \

@@ -1,7 +1,8 @@
 """Builds the wheel: compiles dtl._raw (cffi) and dtl._fast (C), and adds libdtl itself.
 
 DTL_PREFIX is the prefix of an installed libdtl, which the wheel then contains. Without it, libdtl
-is built with CMake from the source tree around this folder.
+is built with CMake from the source tree around this folder. Distributions package libdtl by itself:
+for them DTL_SYSTEM_LIBDIR names the folder with libdtl.so, and the package contains no libdtl.
 """
 
 import os
@@ -37,6 +38,7 @@ def prefix() -> pathlib.Path:
 
 
 PREFIX = prefix()
+SYSTEM_LIBDIR = os.environ.get("DTL_SYSTEM_LIBDIR")
 
 
 def version() -> str:
@@ -53,6 +55,8 @@ class WithLibrary(build_py):
 
     def run(self) -> None:
         super().run()
+        if SYSTEM_LIBDIR:
+            return
         target = pathlib.Path(self.build_lib, "dtl", "_prefix")
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(PREFIX, target, ignore=LEFT_OUT)
@@ -68,9 +72,9 @@ setup(
             ["dtl/_fast.c", "dtl/_memory.c"],
             depends=["dtl/_fast.h"],
             include_dirs=[str(PREFIX / "include")],
-            library_dirs=[str(PREFIX / "lib")],
+            library_dirs=[SYSTEM_LIBDIR or str(PREFIX / "lib")],
             libraries=["dtl"],
-            extra_link_args=["-Wl,-rpath,$ORIGIN/_prefix/lib"],
+            extra_link_args=[] if SYSTEM_LIBDIR else ["-Wl,-rpath,$ORIGIN/_prefix/lib"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,
         )

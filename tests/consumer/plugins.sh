@@ -1,6 +1,7 @@
 # The part of run.sh that is about plugins: dtl_add_backend MODULE and SHARED, components, the examples.
 # Sourced by it; uses its functions.
-folder=$prefix/lib/dtl/backends
+folder=$libdir/dtl/backends
+into=("-DCMAKE_INSTALL_PREFIX=$prefix" "-DCMAKE_INSTALL_LIBDIR=${libdir#"$prefix/"}")
 
 refused() { # name expected-text project cmake-arguments… : building the project must fail with the text
     local name=$1 text=$2; shift 2
@@ -10,7 +11,7 @@ refused() { # name expected-text project cmake-arguments… : building the proje
 }
 misuse() { refused "misuse: $2" "$2" misuse "-DARGUMENTS=$1"; }
 
-{ project plugin plugin -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib && "$work/plugin/consumer" &&
+{ project plugin plugin "${into[@]}" && "$work/plugin/consumer" &&
     cmake --install "$work/plugin" && [ -e "$folder/libtwo.parts.so" ] && ! [ -e "$folder/libshared.so" ] &&
     grep -qx 'components = \["memory", "exec"\]' "$folder/libtwo.parts.dtl.toml" &&
     grep -qx 'environments = \["openblas", "mpi"\]' "$folder/libtwo.parts.dtl.toml" &&
@@ -18,13 +19,13 @@ misuse() { refused "misuse: $2" "$2" misuse "-DARGUMENTS=$1"; }
 report plugin $?
 
 # Both forms of one backend, and the static one as an installed component.
-{ project both both -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib && "$work/both/consumer" &&
+{ project both both "${into[@]}" && "$work/both/consumer" &&
     cmake --install "$work/both" && grep -qx 'static = "libdtl_backend_both_forms.a"' "$folder/libboth-forms.dtl.toml" &&
     project linked linked -DWANTED=both-forms && "$work/linked/consumer" | grep "the memory of both-forms is used up"; } >"$log" 2>&1
 report both $?
 
 for name in pool workers tcp sim sim_cpp; do
-    { project "example-$name" "../../examples-plugins/$name" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib &&
+    { project "example-$name" "../../examples-plugins/$name" "${into[@]}" &&
         cmake --install "$work/example-$name" && project "component-$name" component "-DWANTED=$name" &&
         [ -e "$work/component-$name/lib$name.so" ]; } >"$log" 2>&1
     report "example-$name" $?
@@ -58,7 +59,7 @@ misuse "NAME;x;MODULE;SOURCES;calls_library.c;COMPONENTS;comm" "calls dtl_backen
 template() { # name components
     local name=$1 made=$work/new-$1
     "$prefix/bin/dtl-info" new-backend "$name" --components "$2" --dir "$made" &&
-        cmake -S "$made" -B "$made/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib &&
+        cmake -S "$made" -B "$made/build" -DCMAKE_PREFIX_PATH="$prefix" "${into[@]}" &&
         cmake --build "$made/build" && ctest --test-dir "$made/build" | tee "$work/ctest" && grep -q "$name.loads .* Passed" "$work/ctest" &&
         grep -q "$name.conformance .*Skipped" "$work/ctest" &&
         cp -r "$made" "$made.before" && cp "$prefix/share/dtl/examples-plugins/steps/$name/"*.c "$made" &&
@@ -83,7 +84,7 @@ template_forms() {
     local made=$work/new-forms
     "$prefix/bin/dtl-info" new-backend forms --components memory --dir "$made" &&
         sed -i 's/\*out_yes = 0; .*/*out_yes = 1;/' "$made/plugin.c" && sed -i 's/NAME forms MODULE/& STATIC/' "$made/CMakeLists.txt" &&
-        cmake -S "$made" -B "$made/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib \
+        cmake -S "$made" -B "$made/build" -DCMAKE_PREFIX_PATH="$prefix" "${into[@]}" \
             -DCMAKE_EXPORT_COMPILE_COMMANDS=ON &&
         cmake --build "$made/build" && cmake --install "$made/build" &&
         [ "$(grep -c '"command":.*-Werror.*memory\.c' "$made/build/compile_commands.json")" = 2 ] &&

@@ -1,13 +1,14 @@
 #!/bin/bash
 # Uses the package as a stranger would: installs it, moves the prefix, builds and runs the projects in
 # this folder against it.
-#     tests/consumer/run.sh BUILD_DIR        one line per project; exit status 1 if one failed
+#     tests/consumer/run.sh BUILD_DIR            one line per project; exit status 1 if one failed
+#     tests/consumer/run.sh --installed PREFIX   with the package in PREFIX, into which it installs plugins
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-build=$(cd "$1" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-prefix=$work/moved/dtl
+build='' prefix=$work/moved/dtl
+if [ "$1" = --installed ]; then prefix=$(cd "$2" && pwd); else build=$(cd "$1" && pwd); fi
 log=$work/log
 failed=0
 
@@ -21,18 +22,21 @@ project() { # name folder cmake-arguments… : configure, build
         cmake --build "$work/$name"
 }
 
-# The staged install must leave nothing that points to where it was put first.
-{ DESTDIR=$work/stage cmake --install "$build" --prefix /opt/first && mkdir -p "$work/moved" &&
-    mv "$work/stage/opt/first" "$prefix" && ! grep -rlE "/opt/first|$build" "$prefix" --include='*.cmake' --include='*.pc'; } >"$log" 2>&1
-report install-and-move $?
+if [ -n "$build" ]; then
+    # The staged install must leave nothing that points to where it was put first.
+    { DESTDIR=$work/stage cmake --install "$build" --prefix /opt/first && mkdir -p "$work/moved" &&
+        mv "$work/stage/opt/first" "$prefix" && ! grep -rlE "/opt/first|$build" "$prefix" --include='*.cmake' --include='*.pc'; } >"$log" 2>&1
+    report install-and-move $?
 
-# Nor may a file name a folder of this machine: not in the text of a panic, not for a debugger.
-paths=(-e "$build/" -e "$(cd "$here/../.." && pwd)/src/" -e "${CARGO_HOME:-$HOME/.cargo}/" -e "${RUSTUP_HOME:-$HOME/.rustup}/")
-if [ -n "${RUSTFLAGS:-}" ]; then skip no-build-paths "RUSTFLAGS replaces the flags that remap paths"
-else
-    { ! grep -rcF "${paths[@]}" "$prefix" | grep -v ':0$'; } >"$log" 2>&1
-    report no-build-paths $?
+    # Nor may a file name a folder of this machine: not in the text of a panic, not for a debugger.
+    paths=(-e "$build/" -e "$(cd "$here/../.." && pwd)/src/" -e "${CARGO_HOME:-$HOME/.cargo}/" -e "${RUSTUP_HOME:-$HOME/.rustup}/")
+    if [ -n "${RUSTFLAGS:-}" ]; then skip no-build-paths "RUSTFLAGS replaces the flags that remap paths"
+    else
+        { ! grep -rcF "${paths[@]}" "$prefix" | grep -v ':0$'; } >"$log" 2>&1
+        report no-build-paths $?
+    fi
 fi
+libdir=$(dirname "$(find "$prefix" -name libdtl.so)")
 
 # Each function has the version of the soname, and a program says which version it needs.
 { library=$(find "$prefix" -name libdtl.so) version=DTL_$(readelf -d "$library" | sed -n 's/.*soname: \[libdtl\.so\.\(.*\)\]/\1/p')
@@ -57,7 +61,7 @@ fi
 ! ldd "$work/static/consumer" 2>"$log" | grep libdtl >>"$log"
 report static-needs-no-libdtl $?
 
-archive=$(find "$prefix" -name libdtl.a)
+archive=$libdir/libdtl.a
 for way in -static -static-pie; do
     { cc -I"$prefix/include" "$here/consumer.c" $way -o "$work/all$way" "$archive" -lpthread -ldl -lm && "$work/all$way"; } >"$log" 2>&1
     report "cc$way" $?
@@ -78,7 +82,7 @@ fi
 report unknown-component $?
 
 if command -v pkg-config >/dev/null; then
-    { export PKG_CONFIG_PATH; PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name libdtl.pc)")
+    { export PKG_CONFIG_PATH=$libdir/pkgconfig
       cc "$here/consumer.c" -o "$work/with-pkg-config" $(pkg-config --cflags --libs libdtl) \
           -Wl,-rpath,"$(pkg-config --variable=libdir libdtl)" && "$work/with-pkg-config"; } >"$log" 2>&1
     report pkg-config $?
@@ -88,7 +92,8 @@ fi
 
 # The module file, from the prefix that was moved: compiler, pkg-config and programs find everything, and unloading
 # leaves nothing.
-if command -v modulecmd >/dev/null; then
+if [ ! -d "$prefix/share/modulefiles" ]; then skip module "this package has no module file"
+elif command -v modulecmd >/dev/null; then
     { ( export MODULEPATH=$prefix/share/modulefiles LOADEDMODULES= _LMFILES_=
         unset dtl_ROOT LD_LIBRARY_PATH PKG_CONFIG_PATH
         before=$(env | grep -vE '^(_|LOADEDMODULES|_LMFILES_|__MODULES.*)=' | sort)
@@ -101,15 +106,14 @@ else
     skip module "no modulecmd (environment-modules)"
 fi
 
-libdir=$(dirname "$(find "$prefix" -name libdtl.so)")
 LD_LIBRARY_PATH=$libdir "$prefix/bin/dtl-info" >"$log" 2>&1
 report dtl-info $?
 (for file in dtl_comm_send.3 dtlrun.1 dtl-bench-comm.1 dtl-api.json dtl-info.bash _dtlrun dtl-ctk.fish; do
-    test -s "$(find "$prefix" -name $file)" || { echo "$file is missing"; exit 1; }
+    test -s "$(find "$prefix" -name $file -o -name $file.gz)" || { echo "$file is missing"; exit 1; }
 done && "$prefix/bin/dtl-info" explain dtl_comm_send DTL_ERROR_TIMEOUT DTL_TIMEOUT) >"$log" 2>&1
 report manual $?
 # The documents that the headers name, and the site where mdBook is installed.
-(doc=$(dirname "$(find "$prefix" -name LICENSE-MIT)") pages=$(grep -rhoE 'docs/[a-z/-]+\.md' "$prefix/include" | sort -u)
+(doc=$(find "$prefix/share/doc" -path '*dtl*' -name glossary.md -printf %h) pages=$(grep -rhoE 'docs/[a-z/-]+\.md' "$prefix/include" | sort -u)
 for page in $pages; do test -s "$doc/${page#docs/}" || { echo "$page is missing"; exit 1; }; done
 test -n "$pages" && { ! mdbook --version 2>/dev/null | grep -q ' v0\.5\.' || grep -q "reference/names.html" "$doc/index.html"; }) >"$log" 2>&1
 report documents $?

@@ -18,7 +18,11 @@ import subprocess
 import sys
 import sysconfig
 
-PREFIX = pathlib.Path(__file__).resolve().parent / "_prefix"
+HERE = pathlib.Path(__file__).resolve().parent
+# The package of a distribution uses the libdtl of the system.
+WHEEL = (HERE / "_prefix").is_dir()
+PREFIX = HERE / "_prefix" if WHEEL else pathlib.Path(sys.base_prefix)
+LIBDIR = PREFIX / "lib" if WHEEL else pathlib.Path(sysconfig.get_config_var("LIBDIR"))
 
 
 def main(arguments: list[str]) -> int:
@@ -26,8 +30,8 @@ def main(arguments: list[str]) -> int:
     paths = {
         "--prefix": PREFIX,
         "--include": PREFIX / "include",
-        "--cmake-dir": PREFIX / "lib" / "cmake" / "dtl",
-        "--pkgconfig": PREFIX / "lib" / "pkgconfig",
+        "--cmake-dir": LIBDIR / "cmake" / "dtl",
+        "--pkgconfig": LIBDIR / "pkgconfig",
     }
     match arguments:
         case [option] if option in paths:
@@ -53,7 +57,7 @@ def plugin(specification: str, output: str) -> int:
         os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O2",
         f"-I{sysconfig.get_path('include')}", f"-I{PREFIX / 'include'}",
         f'-DDTL_PYTHON_BACKEND="{specification}"', f'-DDTL_PYTHON_PATH="{path}"',
-        str(PREFIX.parent / "plugin.c"), "-o", output,
+        str(HERE / "plugin.c"), "-o", output,
         f"-L{settings['LIBDIR']}", f"-Wl,-rpath,{settings['LIBDIR']}",
         f"-lpython{settings['LDVERSION']}",
     ]  # fmt: skip

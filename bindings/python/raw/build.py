@@ -28,13 +28,14 @@ def builder() -> cffi.FFI:
     ffi = cffi.FFI()
     ffi.cdef((HERE / "cdef.h").read_text())
     where = prefix()
+    system_libdir = os.environ.get("DTL_SYSTEM_LIBDIR")
     ffi.set_source(
         "dtl._raw",
         "#include <dtl.h>\n" + (HERE / "initial.c").read_text(),
         include_dirs=[str(where / "include")],
-        library_dirs=[str(where / "lib")],
+        library_dirs=[system_libdir or str(where / "lib")],
         libraries=["dtl"],
-        extra_link_args=["-Wl,-rpath,$ORIGIN/_prefix/lib"],
+        extra_link_args=[] if system_libdir else ["-Wl,-rpath,$ORIGIN/_prefix/lib"],
     )
     return ffi
 
