@@ -655,8 +655,8 @@ typedef struct dtl_config_t {
 /// @return DTL_ERROR_INVALID_ARGUMENT: a setting or an environment variable has an invalid value.
 ///         The text names it.
 ///         DTL_ERROR_FORKED: this process is a forked child; call dtl_init_after_fork instead.
-///         DTL_ERROR_INCOMPATIBLE_ABI: another minor version of the library is in this process, and
-///         code that is linked with it calls this one.
+///         DTL_ERROR_INCOMPATIBLE_ABI: another minor version of the library, without symbol
+///         versions, is in this process, so code that is linked with it calls this one.
 ///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize. Call again when it has
 ///         returned. Do not wait for it in a callback, because dtl_finalize may be waiting for that
 ///         callback. Threads: any. Equivalent: MPI_Init (but repeatable).

@@ -92,20 +92,45 @@ pub fn loaded_files() -> Vec<PathBuf> {
     list
 }
 
-/// Returns the file of another minor version of this library in this process, if the program itself
-/// uses this one. The versions export the same names, so calls of code that is linked with the
-/// other one reach this one. Versions that were both loaded with local scope do not disturb each
-/// other.
+/// Returns the file of another minor version of this library in this process, if its functions have
+/// no symbol version and the program itself uses this library. Both export the same names, so calls
+/// of code that is linked with the other one reach this one. Two that were both loaded with local
+/// scope do not disturb each other.
 pub fn shadowed_version() -> Option<PathBuf> {
     let is_other = |file: &PathBuf| {
         let file = fs::canonicalize(file).unwrap_or_default();
-        file.file_name().and_then(OsStr::to_str).is_some_and(is_other_version)
+        let name = file.file_name().and_then(OsStr::to_str);
+        name.is_some_and(|name| is_other_version(name) && !has_symbol_versions(&file, name))
     };
     let other = loaded_files().into_iter().find(is_other)?;
     // SAFETY: a null path stands for the program; nothing is loaded, so no code runs.
     let program = NonNull::new(unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_NOW) })?;
     let called = file_of(SharedObject(program).symbol(c"dtl_init")?);
     (called == own_file()).then_some(other)
+}
+
+/// Returns true if the functions of a loaded version of this library have symbol versions
+/// (`DTL_0.2`).
+#[cfg(target_env = "gnu")]
+fn has_symbol_versions(file: &Path, name: &str) -> bool {
+    let minor = name.trim_start_matches("libdtl.so.").split('.').take(2).collect::<Vec<_>>();
+    let texts = [file.as_os_str().as_bytes(), format!("DTL_{}", minor.join(".")).as_bytes()]
+        .map(|text| CString::new(text).unwrap_or_default());
+    let [path, version] = &texts;
+    let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD;
+    // SAFETY: a NUL-terminated path, whose file is loaded already: no code runs.
+    let Some(library) = NonNull::new(unsafe { libc::dlopen(path.as_ptr(), flags) }) else {
+        return false;
+    };
+    // SAFETY: a handle that is not closed, and NUL-terminated names.
+    let init = unsafe { libc::dlvsym(library.as_ptr(), c"dtl_init".as_ptr(), version.as_ptr()) };
+    !init.is_null()
+}
+
+/// Returns false: symbol versions are glibc's.
+#[cfg(not(target_env = "gnu"))]
+fn has_symbol_versions(_file: &Path, _name: &str) -> bool {
+    false
 }
 
 /// Returns true if `name` is the file name of this library in another minor version.

@@ -1,4 +1,4 @@
-/* Stands for another minor version of the library: the same names, another soname. */
+/* Stands for another minor version of the library, without symbol versions: the same names, another soname. */
 #include <dtl.h>
 
 dtl_status_t dtl_init(const dtl_config_t *config)
@@ -10,4 +10,9 @@ dtl_status_t dtl_init(const dtl_config_t *config)
 const char *dtl_last_error(void)
 {
     return "the other version";
+}
+
+const char *dtl_version_string(void)
+{
+    return "0.9.0";
 }

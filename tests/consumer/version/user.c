@@ -6,6 +6,7 @@ dtl_status_t use(void);
 dtl_status_t use(void)
 {
     const dtl_status_t status = dtl_init(NULL);
-    printf("status %d: %s\n", (int)status, status == DTL_SUCCESS ? "" : dtl_last_error());
+    printf("status %d: %s%s\n", (int)status, status == DTL_SUCCESS ? "version " : "",
+        status == DTL_SUCCESS ? dtl_version_string() : dtl_last_error());
     return status;
 }
