@@ -9,7 +9,7 @@ for word; do
     -Wl,--version-script=*)
         list=${word#-Wl,--version-script=}
         # Procedural macros are linked by this script too.
-        if grep -q ' dtl_init;' "$list"; then sed -i "1s/^{/$DTL_BUILD_SYMBOLS {/" "$list"; fi
+        if grep -q ' dtl_init;' "$list"; then sed -i "1s/^{/${DTL_BUILD_SYMBOLS:?} {/" "$list" || exit; fi
         ;;
     esac
 done

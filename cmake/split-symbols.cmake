@@ -1,5 +1,5 @@
-# Makes libdtl.so of cargo's: the names of its internal functions go into a file of their own, which gdb, perf, valgrind
-# and Rust's backtraces find by the link in the library.
+# Copies the libdtl.so that cargo has built without the names of its internal functions. They go into a file of their own,
+# which gdb, perf, valgrind and Rust's backtraces find by the link in the library.
 #   INPUT, OUTPUT  libraries      SYMBOLS  file for the names      OBJCOPY  tool
 
 # Nothing to do if cargo's library has not changed.
@@ -7,6 +7,9 @@ if(EXISTS "${OUTPUT}" AND EXISTS "${SYMBOLS}" AND NOT "${INPUT}" IS_NEWER_THAN "
   return()
 endif()
 
+if(NOT OBJCOPY)
+  message(FATAL_ERROR "dtl: no objcopy: install binutils, or name it with -DCMAKE_OBJCOPY=...")
+endif()
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result ERROR_VARIABLE text)
   if(NOT result EQUAL 0)

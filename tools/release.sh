@@ -12,7 +12,7 @@
 #
 #     tools/release.sh [MACHINE…]           default: both
 #     tools/release.sh --twice [MACHINE…]   makes everything a second time elsewhere, and compares
-# Needs what building needs, python3-dev, rustup's targets and, for aarch64, qemu-user and gcc-aarch64-linux-gnu; the linker
+# Needs what `tools/setup.sh release` installs; for aarch64 also rustup's target, qemu-user and gcc-aarch64-linux-gnu. The linker
 # comes from PyPI (zig), cargo-cyclonedx and cargo-about from crates.io (tools/release/sbom.sh).
 # Two runs give the same bytes: times are those of the commit, or SOURCE_DATE_EPOCH.
 set -euo pipefail
@@ -58,14 +58,14 @@ prefix() {
     local machine=$1 build=$2 name=dtl-$version-linux-$1 options=() file newest
     [ "$machine" = "$(uname -m)" ] || options=(-DCMAKE_TOOLCHAIN_FILE="$top/cmake/toolchains/$machine-linux-gnu.cmake")
     cmake -S "$top" -B "$build" "${options[@]}" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_LIBDIR=lib \
-        -DDTL_RUST_TARGET="$machine-unknown-linux-gnu" -DDTL_RUST_LINKER="$tools/cc-$machine"
-    cmake --build "$build" -j "$(nproc)"
-    DESTDIR=$3 cmake --install "$build" --prefix "/$name"
+        -DDTL_RUST_TARGET="$machine-unknown-linux-gnu" -DDTL_RUST_LINKER="$tools/cc-$machine" || return
+    cmake --build "$build" -j "$(nproc)" || return
+    DESTDIR=$3 cmake --install "$build" --prefix "/$name" || return
     tools/release/sbom.sh "$machine" "$3/$name/share/doc/dtl/third-party" || return 1
     while read -r file; do
         newest=$(newest_glibc "$file")
         if [ "$(printf '%s\n%s\n' "$floor" "$newest" | sort -V | tail -n 1)" != "$floor" ]; then
-            echo "release: $file needs glibc $newest, and $floor is to suffice" >&2
+            echo "release: $file needs glibc $newest, and a release promises $floor" >&2
             return 1
         fi
     done < <(find "$3/$name/bin" "$3/$name/lib" -type f \( -perm -100 -o -name '*.so*' \) ! -name '*.cmake')

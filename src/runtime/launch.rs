@@ -328,8 +328,8 @@ fn launch(
     if local_size > size || (local_size > 0 && local_rank >= local_size) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "environment of {launcher}: rank {local_rank} of {local_size} on this node, but {rank} \
-             of {size} in the job; unset what is left over from another launcher"
+            "environment of {launcher}: local rank {local_rank} of {local_size} and rank {rank} of \
+             {size} contradict each other; unset the variables of another launcher"
         );
     }
     Ok(Some(Launch { rank, size, local_rank, local_size, job, launcher }))

@@ -3,7 +3,7 @@
 info=$prefix/bin/dtl-info
 
 # A library beside the plugin is found in the prefix, and nowhere else after the build folder is gone.
-{ project private private -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib && cmake --install "$work/private" &&
+{ project private private "${into[@]}" && cmake --install "$work/private" &&
     rm -rf "$work/private" && ! [ -e "$folder/libnumber.so" ] && "$info" --probe "$folder/libprivate.so"; } >"$log" 2>&1
 report plugin-finds-its-library $?
 
@@ -24,7 +24,7 @@ report plugin-without-run-path $?
 report plugin-of-another-version $?
 
 { cc -shared -fPIC -I"$prefix/include" "$here/version/user.c" "$work/lost/libdtl.so.0.9" -Wl,-rpath,"$work/lost" -o "$work/lost/user.so" &&
-    cc -I"$prefix/include" "$here/version/main.c" "$prefix/lib/libdtl.so" -Wl,-rpath,"$prefix/lib" -ldl -o "$work/lost/main" &&
+    cc -I"$prefix/include" "$here/version/main.c" "$libdir/libdtl.so" -Wl,-rpath,"$libdir" -ldl -o "$work/lost/main" &&
     "$work/lost/main" "$work/lost/user.so" >"$log" 2>&1 &&
     grep -qF "libdtl.so.0.9 is in this process, too, and has the same functions" "$log"; } >>"$log" 2>&1
 report two-versions-in-a-process $?

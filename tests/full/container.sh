@@ -24,7 +24,7 @@ root=$folder/root status=0
 
 if ! "${build[@]}" inspect --type image localhost/debian:bookworm >/dev/null 2>&1; then
     base=$folder/base
-    rm -rf "$base" && debootstrap --variant=minbase bookworm "$base" http://deb.debian.org/debian >"$folder/log" || exit 1
+    rm -rf --one-file-system "$base" && debootstrap --variant=minbase bookworm "$base" http://deb.debian.org/debian >"$folder/log" || exit 1
     if [ -n "${CONTAINER_CERTIFICATES:-}" ]; then
         mkdir -p "$base/usr/local/share/ca-certificates" && cp "$CONTAINER_CERTIFICATES"/*.crt "$base/usr/local/share/ca-certificates/"
     fi
@@ -38,8 +38,10 @@ if ! [ -e "$root" ]; then
         "${build[@]}" build ${CONTAINER_ENV:-} --build-arg BASE=localhost/debian:bookworm -t localhost/libdtl \
             -f packaging/container/debian.Containerfile . >"$folder/log" 2>&1 || { tail "$folder/log"; exit 1; }
     fi
-    made=$("${build[@]}" from localhost/libdtl) && mounted=$("${build[@]}" mount "$made") && cp -a "$mounted" "$root" &&
-        "${build[@]}" umount "$made" >/dev/null && "${build[@]}" rm "$made" >/dev/null || exit 1
+    rm -rf "$root.part"
+    made=$("${build[@]}" from localhost/libdtl) && mounted=$("${build[@]}" mount "$made") && cp -a "$mounted" "$root.part"
+    copied=$?
+    "${build[@]}" umount "$made" >/dev/null && "${build[@]}" rm "$made" >/dev/null && [ $copied -eq 0 ] && mv "$root.part" "$root" || exit 1
 fi
 cc -O1 -I include examples-c/ring.c "$root/opt/dtl/lib/libdtl.so" -o "$root/usr/local/bin/ring" || exit 1
 ! ldd "$root/usr/local/bin/ring" | grep -q libmpi || { echo "ring is linked with an MPI" >&2; exit 1; }
@@ -132,6 +134,6 @@ export DTL_COMM=shm DTL_TIMEOUT=2s
 MOUNTS="/dev /tmp" check "no /proc" "/proc is not mounted there; mount it" mpirun.openmpi -n 2 "$folder/enter" ring
 MOUNTS=$usual NAMESPACES=--net check "a network namespace for each rank" "a container with its own network" \
     mpirun.openmpi -n 2 "$folder/enter" ring
-MOUNTS=$usual NAMESPACES="--pid --fork" check "a PID namespace for each rank" "lives in another PID namespace (container)" \
+MOUNTS=$usual NAMESPACES="--pid --fork" check "a PID namespace for each rank" "is in another PID namespace (container)" \
     mpirun.openmpi -n 2 "$folder/enter" ring
 exit $status

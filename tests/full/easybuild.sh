@@ -32,5 +32,6 @@ module use "$folder/prefix/modules/all"
 module load "dtl/$version"
 cc examples-c/ring.c -ldtl -o "$folder/ring"
 dtlrun -n 2 "$folder/ring"
-[ "$(command -v dtlrun)" = "$folder/prefix/software/dtl/$version/bin/dtlrun" ]
+[ "$(command -v dtlrun)" = "$folder/prefix/software/dtl/$version/bin/dtlrun" ] ||
+    { echo "easybuild: dtlrun is not the installed one" >&2; exit 1; }
 echo "ok: EasyBuild $(eb --version | grep -oE '[0-9.]+' | head -n 1) has installed dtl/$version"

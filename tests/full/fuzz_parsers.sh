@@ -4,4 +4,5 @@
 #
 #   fuzz_parsers.sh [SECONDS=900] [TARGET...]
 set -u
-exec "$(dirname "$0")/../fuzz/parsers/run.sh" "${@:-900}"
+case "${1:-}" in [0-9]*) ;; *) set -- 900 "$@" ;; esac
+exec "$(dirname "$0")/../fuzz/parsers/run.sh" "$@"

@@ -36,7 +36,7 @@ system() {
     fi
     [ ! -e "$root" ] || return 0
     [ -e "$keyring" ] || { echo "no $keyring: name the file with BARE_KEYRING"; return 1; }
-    rm -rf "$root.part"
+    rm -rf --one-file-system "$root.part"
     debootstrap --variant=minbase --components="$components" --keyring="$keyring" \
         "$1" "$root.part" "$mirror" "${script[@]}" &&
         cp /etc/resolv.conf /etc/hosts "$root.part/etc/" && mv "$root.part" "$root"

@@ -36,6 +36,7 @@ row() { # "DRIVER..." LOADER
 import json, sys
 devices = [d for b in json.load(sys.stdin)["backends"] if b["name"] == "opencl" for d in b["devices"]]
 print("; ".join(device["name"] for device in devices) if len(devices) == int(sys.argv[1]) else "**missing**")' $count)
+    [ -n "$name" ] || name="**missing**"
     [ "$name" != "**missing**" ] || status=1
     "$stage/bin/dtl-ctk" run --backend opencl --json "$work/json" >"$work/log" 2>&1 || { status=1; grep FAIL "$work/log" >&2; }
     result=$(python3 -c '

@@ -53,7 +53,7 @@ END
 expect() { # NAME VERSION COMMAND...: the program says this version, twice
     local name=$1 version=$2
     shift 2
-    "$@" >"$log" 2>&1 && grep -qx "header $version, library $version" "$log"
+    "$@" >>"$log" 2>&1 && grep -qx "header $version, library $version" "$log"
     report "$name" $?
 }
 for version in "$now" "$next"; do

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the library costs a program that only links it: size of the file, time to start, threads.
+# Measures what linking the library costs: size of the file, time to start, threads.
 #     run.sh LIBRARY
 set -euo pipefail
 library=$(realpath "$1")

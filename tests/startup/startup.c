@@ -1,5 +1,5 @@
 /* A program that needs the library and calls nothing; with an argument, measures how long that and another program take.
- *     startup                  prints the number of threads and ends
+ *     startup                  ends with status 1 unless it has one thread
  *     startup LINKED PLAIN     prints the shortest of 50 runs of each, in microseconds */
 #define _GNU_SOURCE
 #include <dirent.h>

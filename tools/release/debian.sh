@@ -37,7 +37,7 @@ for machine in "$@"; do
     for package in "$work"/*.deb; do
         newest=$(dpkg-deb -f "$package" Depends | grep -oP 'libc6 \(>= \K[0-9.]+' || true)
         if dpkg --compare-versions "${newest:-0}" gt "$floor"; then
-            echo "release: ${package##*/} needs glibc $newest, and $floor is to suffice" >&2
+            echo "release: ${package##*/} needs glibc $newest, and a release promises $floor" >&2
             exit 1
         fi
         mv "$package" "$folder"

@@ -29,7 +29,7 @@ for machine in "$@"; do
     for package in "$work"/*.rpm; do
         newest=$(rpm -qp --requires "$package" | grep -oP '^libc\.so\.6\(GLIBC_\K[0-9.]+' | sort -V | tail -n 1 || true)
         if [ "$(printf '%s\n%s\n' "$floor" "$newest" | sort -V | tail -n 1)" != "$floor" ]; then
-            echo "release: ${package##*/} needs glibc $newest, and $floor is to suffice" >&2
+            echo "release: ${package##*/} needs glibc $newest, and a release promises $floor" >&2
             exit 1
         fi
         mv "$package" "$folder"

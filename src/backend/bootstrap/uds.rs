@@ -186,7 +186,7 @@ impl Sockets for NodeOpenRequest<'_> {
     /// process IDs from another one would refer to other processes.
     fn unlike(&self, rank: u64, contribution: &[u64], len: usize) -> Option<Error> {
         let unknown = |whose: String| {
-            format!("{whose} cannot tell its PID namespace: /proc is not mounted there; mount it")
+            format!("the PID namespace of {whose} is unknown: /proc is not mounted there; mount it")
         };
         let text = match (self.namespace, contribution) {
             (UNKNOWN, _) => unknown("rank 0".to_owned()),

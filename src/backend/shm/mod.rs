@@ -85,8 +85,8 @@ fn check() -> Result<()> {
     SharedMapping::create(4096).map_err(|error| match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EPERM) => failure!(
             DTL_ERROR_UNAVAILABLE,
-            "no memory to share (memfd_create): {error}; this call needs Linux 3.17, and a \
-                 container's filter of system calls (seccomp) that permits it"
+            "no memory to share (memfd_create, Linux 3.17): {error}; in a container, permit this \
+             system call in the seccomp profile"
         ),
         _ => missing("no memory to share (memfd_create)", error),
     })?;
@@ -275,8 +275,8 @@ fn try_reading(
         if let Some(why) = tried.as_ref().err().filter(|_| is_denied) {
             let what = format!(
                 "through shared memory: reading the memory of rank {other}: {why}; permit it \
-                 (one user namespace, so one container, for all ranks; DTL_SHM_COPY=allow if \
-                 kernel.yama.ptrace_scope is 1), or set DTL_SHM_COPY=cells"
+                 (run all ranks in one user namespace, that is, in one container; \
+                 DTL_SHM_COPY=allow if kernel.yama.ptrace_scope is 1), or set DTL_SHM_COPY=cells"
             );
             explain::degraded("copies of large messages", &what)?;
         }

@@ -195,7 +195,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     /// byte of the table's handles (not 0).
     pub fn insert(&self, tag: u8, object: Arc<T>) -> Option<u64> {
         let handle = self.slots.insert(tag, Arc::as_ptr(&object).cast())?;
-        std::mem::forget(object); // the table's
+        std::mem::forget(object); // The table now owns this reference.
         Some(handle)
     }
 

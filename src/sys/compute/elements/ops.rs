@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 /// a loop compiled for this operation.
 pub(super) trait Rule: 'static {
     type Element: Copy;
-    /// `of(a, b)` and `of(b, a)` have the same bits for all elements.
+    /// `of(a, b)` and `of(b, a)` have the same bits, for all elements.
     const COMMUTES: bool;
     fn of(left: Self::Element, right: Self::Element) -> Self::Element;
 }

@@ -2,7 +2,7 @@
 //!
 //! The package compiles the library's own files a second time, without the modules that no target
 //! uses, so that targets reach private items and the library has no code for them. libFuzzer calls
-//! one target, which the environment variable DTL_TEST_PARSER names. `../parsers.sh` runs them.
+//! one target, which the environment variable DTL_TEST_PARSER names. `../run.sh` runs them.
 //! Each target is a function in `targets`, or beside the private items that it calls (`backend`).
 #![no_main]
 #![allow(dead_code, unused_imports, reason = "the library's files hold more than the targets use")]
