@@ -63,13 +63,13 @@ fn missing_shared_memory_is_told_to_all() {
     let all = [
         (
             "memfd_create ENOSYS",
-            "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create): Function not \
-             implemented (os error 38); this call needs Linux 3.17",
+            "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create, Linux 3.17): \
+             Function not implemented (os error 38); in a container, permit",
         ),
         (
             "memfd_create EPERM",
-            "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create): Operation not \
-             permitted (os error 1); this call needs Linux 3.17",
+            "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create, Linux 3.17): \
+             Operation not permitted (os error 1); in a container, permit",
         ),
         (
             "ftruncate ENOSPC",

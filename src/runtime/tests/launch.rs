@@ -108,7 +108,7 @@ fn malformed_values_are_named() {
                 ("DTL_LOCAL_SIZE", "3"),
             ],
             "dtlrun",
-            "of 3 on this node",
+            "of 3 and rank",
         ),
     ];
     for (pairs, name, value) in cases {
@@ -122,5 +122,5 @@ fn malformed_values_are_named() {
         assert!(launch_of(&other).expect_err("none").text().contains("SLURM_STEP_TASKS_PER_NODE"));
     }
     other[4].1 = "4(x2),1";
-    assert!(launch_of(&other).expect_err("the second of 1").text().contains("1 of 1 on this node"));
+    assert!(launch_of(&other).expect_err("the second of 1").text().contains("local rank 1 of 1"));
 }
