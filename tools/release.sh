@@ -68,7 +68,7 @@ prefix() {
             echo "release: $file needs glibc $newest, and a release promises $floor" >&2
             return 1
         fi
-    done < <(find "$3/$name/bin" "$3/$name/lib" -type f \( -perm -100 -o -name '*.so*' \) ! -name '*.cmake')
+    done < <(find "$3/$name/bin" "$3/$name/lib" -type f \( -perm -100 -o -name '*.so*' \) ! -name '*.cmake' ! -path '*/.debug/*')
 }
 
 # make FOLDER MACHINE…: all files, in FOLDER.

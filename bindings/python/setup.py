@@ -15,8 +15,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What a user of the wheel has no use for: the documentation's site.
-LEFT_OUT = shutil.ignore_patterns("html", "search", "reference")
+# What a user of the wheel has no use for: the documentation's site, names of internal functions.
+LEFT_OUT = shutil.ignore_patterns("html", "search", "reference", ".debug")
 
 
 def prefix() -> pathlib.Path:
