@@ -1,7 +1,7 @@
 #!/bin/bash
 # Fuzzes the code that reads foreign bytes: each target replays its corpus, then runs for some seconds.
 #
-#   run.sh [SECONDS=20] [TARGET...]      targets: elf json handle settings words root rank control tcp (src/main.rs)
+#   run.sh [SECONDS=60] [TARGET...]      targets: elf json handle settings words root rank control tcp (src/main.rs)
 #
 # A finding fails, and its line names the input, which `DTL_TEST_PARSER=TARGET BINARY INPUT` repeats. New inputs stay in
 # target/parsers/TARGET. `run.sh merge` adds to the corpora a sample of those that cover more than the others (found-*);
@@ -46,7 +46,7 @@ if [ "${1:-}" = merge ]; then
     exit
 fi
 
-seconds=20
+seconds=60
 case "${1:-}" in [0-9]*) seconds=$1; shift ;; esac
 [ $# -gt 0 ] || set -- "${all[@]}"
 failed=0
