@@ -149,7 +149,7 @@ file(MAKE_DIRECTORY "${DTL_STAGE}/lib" "${DTL_STAGE}/bin")
 
 # Most of the library runs once. So only small functions are inlined, and loops of unknown length are not unrolled. The
 # attribute #[inline] marks the functions of the data paths (docs/adr/0047-size.md).
-set(dtl_size_flags -Cllvm-args=-inline-threshold=120 -Cllvm-args=-unroll-runtime=false)
+set(dtl_size_flags -Cllvm-args=-inline-threshold=100 -Cllvm-args=-unroll-runtime=false)
 
 # cargo knows best what is up to date, so it is asked each time. One call makes both: they are the same code, optimised once.
 add_custom_target(dtl_shared_build ALL
