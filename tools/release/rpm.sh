@@ -12,7 +12,7 @@ grep -qx "Version: *$version" packaging/rpm/dtl.spec || {
     exit 1
 }
 for machine in "$@"; do
-    if [ "$machine" != "$(uname -m)" ]; then echo "release: no RPM for $machine: rpmbuild works for its own machine only"; continue; fi
+    if [ "$machine" != "$(uname -m)" ]; then echo "release: no RPM for $machine: they are made on a machine of that architecture"; continue; fi
     work=$(mktemp -d "$folder/rpm.XXXXXX")
     # Times and the name of the machine are not in the packages. Debian's rpm does not know what is installed.
     DTL_BUILD=$builds/$machine rpmbuild -bb --nodeps --define "_topdir $work" --define "_sourcedir $folder" --define "_rpmdir $work" \
