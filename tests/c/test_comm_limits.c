@@ -174,7 +174,7 @@ static int another_user(int rank, int amount) {
 static void test_surroundings(void) {
     char whose[40];
     int rank;
-    snprintf(whose, sizeof whose, "rank %d cannot tell", victim);
+    snprintf(whose, sizeof whose, "the PID namespace of rank %d is unknown", victim);
     if (run("no /proc", RANKS, no_proc, 0, MILLISECONDS(60000))) {
         for (rank = 0; rank < RANKS; rank++) {
             expect(rank, DTL_ERROR_UNAVAILABLE, "/proc is not mounted");

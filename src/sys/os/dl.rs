@@ -100,7 +100,7 @@ pub fn shadowed_version() -> Option<PathBuf> {
     let is_other = |file: &PathBuf| {
         let file = fs::canonicalize(file).unwrap_or_default();
         let name = file.file_name().and_then(OsStr::to_str);
-        name.is_some_and(|name| is_other_version(name) && !has_symbol_versions(&file, name))
+        name.is_some_and(is_other_version) && !has_symbol_versions(&file)
     };
     let other = loaded_files().into_iter().find(is_other)?;
     // SAFETY: a null path stands for the program; nothing is loaded, so no code runs.
@@ -109,27 +109,24 @@ pub fn shadowed_version() -> Option<PathBuf> {
     (called == own_file()).then_some(other)
 }
 
-/// Returns true if the functions of a loaded version of this library have symbol versions
-/// (`DTL_0.2`).
+/// Returns true if the functions of a library in this process have symbol versions. In a library
+/// without versions, the loader finds a function under any version.
 #[cfg(target_env = "gnu")]
-fn has_symbol_versions(file: &Path, name: &str) -> bool {
-    let minor = name.trim_start_matches("libdtl.so.").split('.').take(2).collect::<Vec<_>>();
-    let texts = [file.as_os_str().as_bytes(), format!("DTL_{}", minor.join(".")).as_bytes()]
-        .map(|text| CString::new(text).unwrap_or_default());
-    let [path, version] = &texts;
+fn has_symbol_versions(file: &Path) -> bool {
+    let Ok(path) = CString::new(file.as_os_str().as_bytes()) else { return false };
     let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD;
     // SAFETY: a NUL-terminated path, whose file is loaded already: no code runs.
     let Some(library) = NonNull::new(unsafe { libc::dlopen(path.as_ptr(), flags) }) else {
         return false;
     };
+    let (name, no_version) = (c"dtl_init".as_ptr(), c"no version".as_ptr());
     // SAFETY: a handle that is not closed, and NUL-terminated names.
-    let init = unsafe { libc::dlvsym(library.as_ptr(), c"dtl_init".as_ptr(), version.as_ptr()) };
-    !init.is_null()
+    unsafe { libc::dlvsym(library.as_ptr(), name, no_version) }.is_null()
 }
 
 /// Returns false: symbol versions are glibc's.
 #[cfg(not(target_env = "gnu"))]
-fn has_symbol_versions(_file: &Path, _name: &str) -> bool {
+fn has_symbol_versions(_file: &Path) -> bool {
     false
 }
 
