@@ -98,6 +98,10 @@ pub fn loaded_files() -> Vec<PathBuf> {
 /// scope do not disturb each other.
 pub fn shadowed_version() -> Option<PathBuf> {
     let is_other = |file: &PathBuf| {
+        // Programs load hundreds of files: only those that may be it are looked up.
+        if !file.file_name().is_some_and(|name| name.as_bytes().starts_with(b"libdtl.so")) {
+            return false;
+        }
         let file = fs::canonicalize(file).unwrap_or_default();
         let name = file.file_name().and_then(OsStr::to_str);
         name.is_some_and(is_other_version) && !has_symbol_versions(&file)
